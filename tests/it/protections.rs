@@ -19,6 +19,7 @@ use crate::support::law::{EXCEEDED, SCRIPT, duration, in_virtual_time, middlewar
 use crate::support::script::{Scripted, Turn};
 
 mod breaker;
+mod limit;
 
 const LOST: &str = "Provider.Call.Http.ConnectionClosed";
 

@@ -2,6 +2,7 @@
 //! document, and a line in [`ALL`].
 
 mod circuit_breaker;
+mod concurrency_limit;
 mod failures;
 mod fault;
 mod states;
@@ -34,7 +35,7 @@ pub(crate) struct EntryHost {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-const ALL: &[Own] = &[circuit_breaker::OWN, fault::OWN];
+const ALL: &[Own] = &[circuit_breaker::OWN, concurrency_limit::OWN, fault::OWN];
 
 /// The providers that a configuration may name, each route's own `http` aside. With a `seed`, whatever they draw is the
 /// same each time: for rehearsals.

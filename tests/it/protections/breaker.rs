@@ -30,7 +30,8 @@ fn a_failure_says_when_to_ask_again_and_a_retry_outside_can_wait_for_it() {
     in_virtual_time(async {
         let turns = [Some(LOST), Some(LOST), Some(LOST), None];
         let mut retry = retry(5, 100);
-        let delay = "{{ has(middleware.result.details) ? middleware.result.details.retryAfter : null }}";
+        let delay =
+            "{{ has(middleware.result.details) ? middleware.result.details.retryAfter : null }}";
         retry["onFailure"] = json!({ "with": { "delay": delay } });
         let played = Played::around(&json!([retry, breaker()]), &turns);
         let begun = Instant::now();

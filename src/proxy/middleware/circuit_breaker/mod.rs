@@ -23,13 +23,13 @@ use super::states::States;
 use super::{EntryHost, Own, no_fields, retry_after};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
-    Arguments, Ascent, Asker, Contract, Draws, Entry, EntryState, Installation, Middleware, Phase,
-    Prepared, Rising, Role, Surroundings, WrittenEntry,
+    Arguments, Ascent, Asker, Contract, Draws, Entry, EntryState, Installation, LoadId, Middleware,
+    Phase, Prepared, Role,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 use crate::proxy::code::{self, Meaning};
-use crate::source::{Diagnostic, Diagnostics, Node};
+use crate::source::{Diagnostics, Node};
 
 /// The breaker is open, or all its probes are under way.
 const OPEN: &str = "Provider.Middleware.CircuitBreaker.Open";
@@ -51,8 +51,15 @@ struct CircuitBreaker {
 #[derive(Debug, Default)]
 struct Shared {
     states: States<Settings, State>,
-    /// Who shows its state at each place of each route.
-    owners: Mutex<HashMap<Place, Arc<AtomicU64>>>,
+    owners: Mutex<Owners>,
+}
+
+/// Who shows its state at each place of each route.
+#[derive(Debug, Default)]
+struct Owners {
+    /// The load that asked last.
+    load: Option<LoadId>,
+    all: HashMap<Place, Arc<AtomicU64>>,
 }
 
 /// A route, and the place of an entry in it.
@@ -164,34 +171,14 @@ impl Middleware for CircuitBreaker {
         let state = state.map_err(|wrong| found.push(wrong)).ok()?;
         let host = at.host.and_then(|host| host.host.downcast_ref::<EntryHost>());
         let shown = host.map(|host| {
-            let owner = self.shared.owner(&route, &entry);
+            let place = (Arc::clone(&route), Arc::clone(&entry));
+            let owner = self.shared.owner(at.load, place);
             let shown = Shown::new(host.metrics.circuit_breaker(&route, &entry), owner);
             state.told.shows(&shown, state.breaker.mode());
             shown
         });
         let installed = Installed { state, route, entry, cleanup: at.cleanup, _shown: shown };
         Some(Arc::new(Self { shared: Arc::clone(&self.shared), installed: Some(installed) }))
-    }
-
-    fn review(
-        &self,
-        entry: WrittenEntry<'_>,
-        config: &Prepared,
-        around: Surroundings<'_>,
-        found: &mut Diagnostics,
-    ) {
-        let Some(Settings { failures: Some(failures), .. }) = config.downcast_ref() else {
-            return;
-        };
-        let codes = failures.codes.as_deref().unwrap_or_default();
-        let may_come = |rising: &Rising<'_>| codes.iter().any(|code| rising.may_match(code));
-        let place = entry.argument(Phase::Entry, "failures");
-        if let Some(place) = place.filter(|_| !codes.is_empty() && !may_come(around.rising)) {
-            let message =
-                "this breaker never opens: none of the failures that it counts comes from inside";
-            let help = "name codes that what is inside it emits";
-            found.push(Diagnostic::warning("idle-breaker", place.span, message).with_help(help));
-        }
     }
 
     fn patterns<'n>(&self, phase: Phase, with: &'n Node) -> Vec<&'n Node> {
@@ -308,10 +295,12 @@ impl Middleware for CircuitBreaker {
 
 impl Shared {
     /// Who shows its state at this place.
-    fn owner(&self, route: &Arc<str>, entry: &Arc<str>) -> Arc<AtomicU64> {
+    fn owner(&self, load: LoadId, place: Place) -> Arc<AtomicU64> {
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.retain(|_, owner| Arc::strong_count(owner) > 1);
-        Arc::clone(owners.entry((Arc::clone(route), Arc::clone(entry))).or_default())
+        if owners.load.replace(load) != Some(load) {
+            owners.all.retain(|_, owner| Arc::strong_count(owner) > 1);
+        }
+        Arc::clone(owners.all.entry(place).or_default())
     }
 }
 

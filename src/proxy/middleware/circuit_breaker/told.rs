@@ -45,7 +45,9 @@ impl Told {
     /// Shows `mode` for one more entry from now on.
     pub(super) fn shows(&self, shown: &Arc<Shown>, mode: Mode) {
         let mut gauges = self.gauges.lock().unwrap_or_else(PoisonError::into_inner);
-        gauges.retain(|gauge| gauge.strong_count() > 0);
+        if gauges.len() == gauges.capacity() {
+            gauges.retain(|gauge| gauge.strong_count() > 0);
+        }
         gauges.push(Arc::downgrade(shown));
         shown.set(mode);
     }
