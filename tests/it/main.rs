@@ -44,6 +44,8 @@ mod layering;
 mod limits;
 /// Policies of other systems.
 mod policies;
+/// The middlewares that know what happened before, in stacks.
+mod protections;
 /// The proxy over real sockets.
 mod proxy;
 /// The table of the specification's requirements.

@@ -1,15 +1,22 @@
 //! The proxy's own middlewares, in the namespace `mwl-proxy`. To add one: a folder with its behaviour and its contract
 //! document, and a line in [`ALL`].
 
+mod circuit_breaker;
+mod concurrency_limit;
+mod failures;
 mod fault;
+mod states;
+mod written;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
 use super::code::Meaning;
 use crate::language::outcome::Failure;
 use crate::language::provider::{Catalog, Draws, Middleware};
+use crate::language::temporal::Span;
 use crate::telemetry::metrics::Metrics;
 
 /// A middleware of the proxy's own.
@@ -24,12 +31,11 @@ pub(super) struct Own {
 
 /// What a load of a configuration lends to middlewares that keep state.
 #[derive(Debug)]
-#[expect(dead_code, reason = "the middlewares that keep state come next")]
 pub(crate) struct EntryHost {
     pub(crate) metrics: Arc<Metrics>,
 }
 
-const ALL: &[Own] = &[fault::OWN];
+const ALL: &[Own] = &[circuit_breaker::OWN, concurrency_limit::OWN, fault::OWN];
 
 /// The providers that a configuration may name, each route's own `http` aside. With a `seed`, whatever they draw is the
 /// same each time: for rehearsals.
@@ -50,6 +56,12 @@ pub(super) fn meaning(failure: &Failure) -> Option<Meaning> {
 /// The fields that tell a client more of `failure`, where one of the proxy's own middlewares made it.
 pub(super) fn fields(failure: &Failure) -> Vec<(HeaderName, HeaderValue)> {
     ALL.iter().flat_map(|own| (own.fields)(failure)).collect()
+}
+
+/// When `failure` says that it makes sense to ask again.
+fn retry_after(failure: &Failure) -> Option<Duration> {
+    let told = failure.details.as_ref()?.get("retryAfter")?;
+    told.as_str().and_then(Span::parse).map(Span::to_duration)
 }
 
 const fn no_fields(_failure: &Failure) -> Vec<(HeaderName, HeaderValue)> {

@@ -36,7 +36,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("io", &["tls"]),
     ("grpc", &[]),
     ("code", &["grpc"]),
-    ("middleware", &["code"]),
+    ("middleware", &["code", "grpc"]),
     ("h1", &["io", "settings"]),
     ("h2", &["h1", "io", "settings"]),
     ("watch", &["io", "settings"]),

@@ -54,6 +54,8 @@ mod limits;
 mod names;
 /// Large bodies.
 mod pouring;
+/// Circuit breakers and limits of concurrency.
+mod protections;
 /// Retry and Timeout around real connections.
 mod retrying;
 /// Flows without an end.
