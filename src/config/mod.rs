@@ -239,6 +239,7 @@ pub fn parse(
     };
     let folder = path.parent().unwrap_or_else(|| Path::new("")).to_owned();
     let load = Load::new(origin, sources, files, folder);
+    load.report.room.grow(node.span);
     let settings = load.settings(&node);
     load.finish(settings, WrittenConfig { name, text })
 }
