@@ -23,6 +23,7 @@ const TEXTS: &[(&str, &str)] = &[
     ("`tracing`", "service"),
     ("`forwarded`", "trusted"),
     ("an upstream", "endpoints"),
+    ("an endpoint", "url"),
     ("`tls` of a listener", "certificate"),
     ("`tls` of a listener", "key"),
     ("`tls` of a listener", "clientCa"),
@@ -129,7 +130,9 @@ fn shaped(node: &Node, shape: &'static Shape, harmless: bool) -> Json {
             let fits = shapes.iter().find(|shape| fits(shape, node));
             fits.map_or_else(|| hidden(node), |shape| shaped(node, shape, harmless))
         }
-        (Shape::Text | Shape::Url, Kind::String(text)) if harmless => text_shown(text).into(),
+        (Shape::Text | Shape::Url | Shape::Endpoint, Kind::String(text)) if harmless => {
+            text_shown(text).into()
+        }
         (Shape::Duration | Shape::Size | Shape::Address | Shape::Word(_), Kind::String(text)) => {
             text_shown(text).into()
         }

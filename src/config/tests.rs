@@ -10,8 +10,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch, RuledRetryable,
-    Shutdown, Upstream, Verdict,
+    Balance, Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch,
+    RuledRetryable, Shutdown, Upstream, Verdict,
 };
 use crate::proxy::tls::testing::Authority;
 use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, When};
@@ -121,11 +121,14 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         host: "127.0.0.1".into(),
         port: 3000,
         authority: "127.0.0.1:3000".into(),
+        socket: None,
+        weight: 1,
         tls: None,
     };
     let upstream = Upstream {
         name: "app".into(),
         endpoints: vec![endpoint],
+        balance: Balance::LeastRequest,
         protocol: Protocol::Http1,
         connect_timeout: Duration::from_secs(1),
         response_timeout: Duration::from_mins(1),

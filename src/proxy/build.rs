@@ -162,7 +162,9 @@ impl ListenAddress {
 /// Whether an upstream may be this proxy itself: its port is one on which this proxy listens.
 fn may_return(listeners: &[Listener], upstreams: &[Arc<SharedUpstream>]) -> bool {
     let mut endpoints = upstreams.iter().flat_map(|shared| &shared.settings.endpoints);
-    endpoints.any(|endpoint| listeners.iter().any(|l| l.address.port() == endpoint.port))
+    let at =
+        |endpoint: &settings::Endpoint, port| endpoint.socket.is_none() && endpoint.port == port;
+    endpoints.any(|endpoint| listeners.iter().any(|l| at(endpoint, l.address.port())))
 }
 
 /// Shared by the routes while they are built.

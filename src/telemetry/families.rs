@@ -37,6 +37,7 @@ pub(super) struct Families {
     pub(super) connections: IntGaugeVec,
     pub(super) waiting: IntGaugeVec,
     pub(super) resends: IntCounterVec,
+    pub(super) lookup_failures: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
     pub(super) header_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
@@ -196,6 +197,11 @@ impl Families {
             waiting: all.gauges(
                 "upstream_requests_waiting",
                 "Requests that wait because an upstream has as many as its maxRequests.",
+                &["upstream"],
+            ),
+            lookup_failures: all.counters(
+                "name_lookup_failures_total",
+                "Lookups of an endpoint's name that failed although its addresses were known: those are used on.",
                 &["upstream"],
             ),
             resends: all.counters(

@@ -66,6 +66,15 @@ pub struct UpstreamMetrics {
     idle: IntGauge,
     waiting: IntGauge,
     resends: IntCounter,
+    lookups: IntCounter,
+    _name: NameGuard,
+}
+
+/// The handles of one endpoint.
+#[derive(Debug)]
+pub struct EndpointMetrics {
+    success: IntCounter,
+    failure: IntCounter,
     _name: NameGuard,
 }
 
@@ -181,8 +190,20 @@ impl Metrics {
             idle: gauge(&families.connections, &[name, "idle"]),
             waiting: gauge(&families.waiting, &[name]),
             resends: counter(&families.resends, &[name]),
+            lookups: counter(&families.lookup_failures, &[name]),
             _name: self.live.hold(Label::Upstream, name),
         })
+    }
+
+    /// The handles of an endpoint of `upstream`.
+    pub fn endpoint(&self, upstream: &str, name: &str) -> EndpointMetrics {
+        let attempts =
+            |outcome| counter(&self.families.endpoint_attempts, &[upstream, name, outcome]);
+        EndpointMetrics {
+            success: attempts("success"),
+            failure: attempts("failure"),
+            _name: self.live.hold(Label::Endpoint, name),
+        }
     }
 
     /// Records that a configuration is now served: `mwl_config_info{hash}` shows this one only. `at` is the
@@ -299,8 +320,21 @@ impl UpstreamMetrics {
         self.waiting.dec();
     }
 
+    /// `mwl_name_lookup_failures_total`.
+    pub fn lookup_failed(&self) {
+        self.lookups.inc();
+    }
+
     /// `mwl_stale_connection_resends_total`.
     pub fn stale_resend(&self) {
         self.resends.inc();
+    }
+}
+
+impl EndpointMetrics {
+    /// `mwl_endpoint_attempts_total`.
+    pub fn attempt(&self, success: bool) {
+        let counter = if success { &self.success } else { &self.failure };
+        counter.inc();
     }
 }

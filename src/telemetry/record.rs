@@ -302,7 +302,7 @@ impl Attempt {
         Self {
             call: Call::of(attempt),
             upstream: Arc::clone(destination.upstream),
-            endpoint: Arc::clone(destination.endpoint),
+            endpoint: Arc::clone(destination.endpoint.name()),
             status: status(&ended.end),
             code: ended.code().map(Into::into),
             interrupted: matches!(ended.end, End::Interrupted(_)),

@@ -90,7 +90,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ),
     (
         "run",
-        &["answer", "body", "boxed", "code", "io", "message", "request", "site", "stage", "watch"],
+        &[
+            "answer", "body", "boxed", "code", "io", "message", "request", "site", "stage",
+            "upstream", "watch",
+        ],
     ),
     (
         "client",

@@ -14,6 +14,8 @@ mod certificates;
 mod cleanups;
 /// The life of a connection.
 mod conversation;
+/// Which endpoint gets a request.
+mod endpoints;
 /// `Expect`.
 mod expecting;
 /// Faults that a stack injects.
