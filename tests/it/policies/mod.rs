@@ -13,13 +13,12 @@ use crate::support::proxy::Proxy;
 fn policy(name: &str, upstreams: &[SocketAddr], faster: u32) -> Proxy {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/policies").join(name);
     let text = shorter(&std::fs::read_to_string(path).unwrap(), faster);
-    Proxy::with_variables(&text, &|variable| match variable {
-        "LISTEN" => Some("127.0.0.1:0".to_owned()),
-        _ => {
-            let place = ["ONE", "TWO", "THREE"].iter().position(|known| *known == variable)?;
-            upstreams.get(place).map(ToString::to_string)
-        }
-    })
+    let named = |variable: &str| {
+        let place = ["ONE", "TWO", "THREE"].iter().position(|known| *known == variable)?;
+        upstreams.get(place).map(ToString::to_string)
+    };
+    let listen = |variable| (variable == "LISTEN").then(|| "127.0.0.1:0".to_owned());
+    Proxy::with_variables(&text, &|variable| listen(variable).or_else(|| named(variable)))
 }
 
 /// The same text with each duration divided.
