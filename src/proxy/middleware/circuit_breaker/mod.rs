@@ -8,23 +8,21 @@ mod state;
 mod told;
 mod window;
 
-use std::collections::HashMap;
-use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use http::StatusCode;
 
 use self::settings::Settings;
 use self::state::{Admission, Breaker, Mode, Probe};
-use self::told::{Shown, Told};
+use self::told::{Gauges, Shown, Told};
 use super::failures::{Verdict, judge};
 use super::states::States;
 use super::{EntryHost, Own, no_fields, retry_after};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
-    Arguments, Ascent, Asker, Contract, Draws, Entry, EntryState, Installation, LoadId, Middleware,
-    Phase, Prepared, Role,
+    Arguments, Ascent, Asker, Contract, Draws, Entry, EntryState, Installation, Middleware, Phase,
+    Prepared, Role,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -51,19 +49,8 @@ struct CircuitBreaker {
 #[derive(Debug, Default)]
 struct Shared {
     states: States<Settings, State>,
-    owners: Mutex<Owners>,
+    gauges: Gauges,
 }
-
-/// Who shows its state at each place of each route.
-#[derive(Debug, Default)]
-struct Owners {
-    /// The load that asked last.
-    load: Option<LoadId>,
-    all: HashMap<Place, Arc<AtomicU64>>,
-}
-
-/// A route, and the place of an entry in it.
-type Place = (Arc<str>, Arc<str>);
 
 /// A breaker, and who is told of it.
 #[derive(Debug)]
@@ -80,7 +67,7 @@ struct Installed {
     entry: Arc<str>,
     /// Whether it stands in the stack of a cleanup: elsewhere it lets cleanups pass.
     cleanup: bool,
-    _shown: Option<Arc<Shown>>,
+    _shown: Option<Shown>,
 }
 
 /// What a run that was not let through found.
@@ -172,9 +159,8 @@ impl Middleware for CircuitBreaker {
         let host = at.host.and_then(|host| host.host.downcast_ref::<EntryHost>());
         let shown = host.map(|host| {
             let place = (Arc::clone(&route), Arc::clone(&entry));
-            let owner = self.shared.owner(at.load, place);
-            let shown = Shown::new(host.metrics.circuit_breaker(&route, &entry), owner);
-            state.told.shows(&shown, state.breaker.mode());
+            let shown = self.shared.gauges.show(at.load, place, &state.breaker, &host.metrics);
+            state.told.shows(&shown);
             shown
         });
         let installed = Installed { state, route, entry, cleanup: at.cleanup, _shown: shown };
@@ -290,17 +276,6 @@ impl Middleware for CircuitBreaker {
             own.and_then(|own| own.downcast_ref::<Refused>()).map_or(Mode::Closed, |found| found.0)
         };
         (member == "state").then(|| Value::from(mode.as_str()))
-    }
-}
-
-impl Shared {
-    /// Who shows its state at this place.
-    fn owner(&self, load: LoadId, place: Place) -> Arc<AtomicU64> {
-        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
-        if owners.load.replace(load) != Some(load) {
-            owners.all.retain(|_, owner| Arc::strong_count(owner) > 1);
-        }
-        Arc::clone(owners.all.entry(place).or_default())
     }
 }
 

@@ -5,6 +5,11 @@ use tokio::time::{Instant, advance};
 
 use super::settings::Trips;
 use super::*;
+use crate::language::clock::Clock;
+use crate::language::provider::{InstalledFor, LoadId};
+use crate::language::temporal::Timestamp;
+use crate::source::{Format, Sources};
+use crate::telemetry::metrics::Metrics;
 
 /// What happens next in a schedule.
 #[derive(Clone, Copy, Debug)]
@@ -344,4 +349,69 @@ fn a_refusal_says_when_to_ask_again() {
         (503, Some(Duration::from_millis(1501)))
     );
     assert_eq!(super::meaning(&Failure::error("A.B", "x")), None);
+}
+
+/// An entry at `r/0` with these arguments, of a load of its own.
+fn installed(
+    catalog: &dyn Middleware,
+    metrics: &Arc<Metrics>,
+    with: &serde_json::Value,
+) -> Arc<dyn Middleware> {
+    let host = Arc::new(EntryHost { metrics: Arc::clone(metrics) });
+    let host = InstalledFor { route: "r".into(), host };
+    let node = Sources::default().parse("x.json", "{}", Format::Json).unwrap();
+    let at = Installation {
+        load: LoadId::next(),
+        host: Some(&host),
+        entry: "r/0",
+        cleanup: false,
+        span: node.span,
+        written: None,
+        known: Value::from(with.clone()),
+        computed: Vec::new(),
+        opaque: false,
+    };
+    let mut found = Diagnostics::default();
+    let own = catalog.installed(&at, &mut found).unwrap();
+    assert!(found.0.is_empty());
+    own
+}
+
+#[test]
+fn a_load_that_comes_to_nothing_leaves_the_state_and_its_gauge_as_they_are() {
+    let (catalog, metrics) = (make(Draws::of(None)), Metrics::new());
+    let state = || {
+        let text = metrics.render();
+        let line = text.lines().find(|line| line.starts_with("mwl_circuit_breaker_state{"));
+        line.and_then(|line| line.rsplit(' ').next()).unwrap().to_owned()
+    };
+    let asker = Asker {
+        host: None,
+        role: Role::Step,
+        clock: Clock::starting_at(Timestamp::from_nanos(0)),
+        input: &Value::Null,
+    };
+    let fails = |entry: &Arc<dyn Middleware>| {
+        let nothing: Prepared = Arc::new(());
+        let mut own = EntryState::default();
+        let wants = entry.on_entry(&mut own, &nothing, asker).unwrap();
+        let lost = Arc::new(Failure::error(code::CONNECTION_CLOSED, "x"));
+        entry.on_failure(&mut own, &nothing, &lost, asker).unwrap();
+        matches!(wants, Entry::Proceed)
+    };
+    let with = serde_json::json!({ "consecutive": 1 });
+    let served = installed(&*catalog, &metrics, &with);
+    assert_eq!((fails(&served), state()), (true, "2".to_owned()));
+    // Refused: once with equal settings, once with others.
+    drop(installed(&*catalog, &metrics, &with));
+    drop(installed(&*catalog, &metrics, &serde_json::json!({ "consecutive": 2 })));
+    assert_eq!((fails(&served), state()), (false, "2".to_owned()));
+    // Served in its place: the state is the same, and outlives the first.
+    let next = installed(&*catalog, &metrics, &with);
+    drop(served);
+    assert_eq!((fails(&next), state()), (false, "2".to_owned()));
+    // With other settings it is another one.
+    let other = installed(&*catalog, &metrics, &serde_json::json!({ "consecutive": 2 }));
+    drop(next);
+    assert_eq!((fails(&other), state()), (true, "0".to_owned()));
 }
