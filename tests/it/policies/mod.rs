@@ -17,7 +17,7 @@ fn policy(name: &str, upstreams: &[SocketAddr], faster: u32) -> Proxy {
         let place = ["ONE", "TWO", "THREE"].iter().position(|known| *known == variable)?;
         upstreams.get(place).map(ToString::to_string)
     };
-    let listen = |variable| (variable == "LISTEN").then(|| "127.0.0.1:0".to_owned());
+    let listen = |variable: &str| (variable == "LISTEN").then(|| "127.0.0.1:0".to_owned());
     Proxy::with_variables(&text, &|variable| listen(variable).or_else(|| named(variable)))
 }
 
