@@ -249,12 +249,13 @@ fn the_line_of_a_reload_says_what_is_different() {
     assert_eq!(json!(told), json!(["changed: pay; new: other", "changed: billing"]));
 }
 
-/// A proxy whose upstream answers 503, and how often it was asked for one request.
+/// A proxy whose upstream always answers 503.
 fn failing() -> (Proxy, Origin) {
     let origin = Origin::always(answer(503, &[], "no"));
     (Proxy::before(&[("billing", origin.address)], RETRIED), origin)
 }
 
+/// How many attempts one more request takes.
 fn attempts(proxy: &Proxy, origin: &Origin) -> usize {
     let before = origin.count();
     assert_eq!(get(proxy.address, "/pay").status, 503);
