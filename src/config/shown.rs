@@ -24,6 +24,8 @@ const TEXTS: &[(&str, &str)] = &[
     ("`forwarded`", "trusted"),
     ("an upstream", "endpoints"),
     ("an endpoint", "url"),
+    ("`health` of an upstream", "path"),
+    ("`health` of an upstream", "grpc"),
     ("`tls` of a listener", "certificate"),
     ("`tls` of a listener", "key"),
     ("`tls` of a listener", "clientCa"),
@@ -208,13 +210,15 @@ fn members(node: &Node, show: impl Fn(&str, &Node) -> Json) -> Json {
     Json::Object(shown.collect())
 }
 
-/// A harmless text. An expression in its place loses its literals, and a URL its user and its query.
+/// A harmless text. An expression in its place loses its literals. A URL with a user or a query is hidden, and
+/// so is a path with a query.
 fn text_shown(text: &str) -> Cow<'_, str> {
     if Program::body(text).is_some() {
         return without_literals(text).into();
     }
-    let url = text.contains("://");
-    if url && (text.contains('@') || text.contains('?')) { HIDDEN.into() } else { text.into() }
+    let url = text.contains("://") && text.contains(['@', '?']);
+    let query = text.starts_with('/') && text.contains('?');
+    if url || query { HIDDEN.into() } else { text.into() }
 }
 
 /// `${NAME}` alone, without a default.

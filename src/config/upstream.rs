@@ -1,7 +1,9 @@
 //! `upstreams:`, the servers to which requests are forwarded.
 
 mod balance;
+mod health;
 
+use self::health::{EJECTION, HEALTH, ejection, health};
 use super::read::{LONGEST, Object, Report};
 use super::retry_budget::{RETRY_BUDGET, retry_budget};
 use super::scalar;
@@ -112,6 +114,16 @@ pub(super) const UPSTREAM: Section = Section {
             r#""PT5M""#,
             "The upper bound for a Retry-After. A longer one counts as this.",
         ),
+        optional(
+            "health",
+            Shape::Section(&HEALTH),
+            "Active checks of each endpoint. Without it, there are none.",
+        ),
+        optional(
+            "ejection",
+            Shape::Section(&EJECTION),
+            "Leaves an endpoint out for a time if its attempts fail. Without it, each endpoint stays in.",
+        ),
         or(
             "host",
             Shape::Word(&["preserve", "upstream"]),
@@ -158,6 +170,8 @@ pub(super) fn upstreams(
                 _ => HostPolicy::Preserve,
             },
             heads,
+            health: health(report, &object, protocol),
+            ejection: ejection(report, &object),
         })
     };
     root.map("upstreams").iter().filter_map(read).collect()

@@ -45,3 +45,4 @@ pub use site::route::{Router, Target};
 pub use site::runtime::Runtime;
 pub use upstream::resolve::Resolve;
 pub use upstream::shared::UpstreamRegistry;
+pub use upstream::summary::{EndpointSummary, Outcomes, PlacesSummary, UpstreamSummary};

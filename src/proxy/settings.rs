@@ -109,6 +109,10 @@ pub struct Upstream {
     pub host: HostPolicy,
     /// The limits of a response's head, which are those of a request's.
     pub heads: HeadLimits,
+    /// Active checks of its endpoints.
+    pub health: Option<health::Health>,
+    /// Passive ejection of its endpoints.
+    pub ejection: Option<health::Ejection>,
 }
 
 /// How many re-runs an upstream's requests allow.

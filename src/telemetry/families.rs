@@ -39,6 +39,8 @@ pub(super) struct Families {
     pub(super) waiting: IntGaugeVec,
     pub(super) resends: IntCounterVec,
     pub(super) lookup_failures: IntCounterVec,
+    pub(super) endpoint_up: IntGaugeVec,
+    pub(super) ejections: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
     pub(super) header_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
@@ -214,6 +216,16 @@ impl Families {
                 "stale_connection_resends_total",
                 "Requests sent again because a reused connection had died.",
                 &["upstream"],
+            ),
+            endpoint_up: all.gauges(
+                "endpoint_up",
+                "Whether an endpoint gets attempts: 1, or 0 while checks, an ejection or an operator keep it out.",
+                &["upstream", "endpoint"],
+            ),
+            ejections: all.counters(
+                "endpoint_ejections_total",
+                "How often an endpoint was taken out, by cause: how its attempts failed, or healthCheck.",
+                &["upstream", "endpoint", "cause"],
             ),
             handshake_failures: all.counters(
                 "tls_handshake_failures_total",

@@ -7,11 +7,13 @@
 //! ([`live`]).
 
 mod buffers;
+mod endpoint;
 mod live;
 mod route;
 mod summary;
 
 pub use self::buffers::{BodyUse, BufferMetrics};
+pub use self::endpoint::EndpointHealth;
 pub use self::route::{Cleaned, RouteMetrics};
 pub use self::summary::{Durations, RouteSummary};
 #[cfg(test)]
@@ -356,5 +358,10 @@ impl EndpointMetrics {
     pub fn attempt(&self, success: bool) {
         let counter = if success { &self.success } else { &self.failure };
         counter.inc();
+    }
+
+    /// How many attempts have succeeded, and how many have failed.
+    pub fn attempts(&self) -> (u64, u64) {
+        (self.success.get(), self.failure.get())
     }
 }

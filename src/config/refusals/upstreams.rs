@@ -1,4 +1,4 @@
-//! The protocols, endpoints and balance of upstreams.
+//! The protocols, endpoints and balance of upstreams, and the health of their endpoints.
 
 use super::rendered;
 use crate::config::tests::TestOrigin;
@@ -84,4 +84,76 @@ fn a_key_is_an_expression_over_what_is_known_before_the_request() {
     ] {
         assert!(accepted(&format!("endpoints: [http://a], balance: {balance}")), "{balance}");
     }
+}
+
+#[test]
+fn health_and_ejection() {
+    let text = "listeners: [{ address: 127.0.0.1:1 }]\n\
+         upstreams:\n\
+         \x20 none: { endpoints: [http://a], health: { interval: PT1S } }\n\
+         \x20 both: { endpoints: [http://a], health: { path: /h, grpc: s } }\n\
+         \x20 http1: { endpoints: [http://a], health: { grpc: s, statuses: [200] } }\n\
+         \x20 path: { endpoints: [http://a], health: { path: healthz#x, statuses: [20x], healthyAfter: 0 } }\n\
+         \x20 times: { endpoints: [http://a], ejection: { maxShare: 0, baseTime: PT9M, maxTme: PT1M } }\n\
+         routes: [{ name: r, upstream: none }]\n";
+    insta::assert_snapshot!(rendered(text), @r"
+    error[health-question]: `health` does not say what to ask
+     --> c.yaml:3:34
+      |
+    3 |   none: { endpoints: [http://a], health: { interval: PT1S } }
+      |                                  ^^^^^^
+      = help: write `path: /healthz`, or `grpc: SERVICE` for gRPC's health service
+
+    error[health-question]: `health` has `path` and `grpc`; a check asks one of them
+     --> c.yaml:4:54
+      |
+    4 |   both: { endpoints: [http://a], health: { path: /h, grpc: s } }
+      |                                                      ^^^^
+      = help: write `path: /healthz`, or `grpc: SERVICE` for gRPC's health service
+
+    error[grpc-health]: `grpc` asks over HTTP/2, and this upstream speaks HTTP/1.1
+     --> c.yaml:5:45
+      |
+    5 |   http1: { endpoints: [http://a], health: { grpc: s, statuses: [200] } }
+      |                                             ^^^^
+      = help: write `protocol: http2` beside `health`, or a `path` here
+
+    error[unused-statuses]: `statuses` are those of a `path`; gRPC's health service answers `SERVING`
+     --> c.yaml:5:54
+      |
+    5 |   http1: { endpoints: [http://a], health: { grpc: s, statuses: [200] } }
+      |                                                      ^^^^^^^^
+      = help: remove it
+
+    error[bad-path]: `path`: `healthz#x` is not a path; write for example `/healthz`
+     --> c.yaml:6:50
+      |
+    6 |   path: { endpoints: [http://a], health: { path: healthz#x, statuses: [20x], healthyAfter: 0 } }
+      |                                                  ^^^^^^^^^
+
+    error[wrong-type]: `statuses` is the string `20x`; wanted: a status from 100 to 599, or a class such as `5xx`
+     --> c.yaml:6:72
+      |
+    6 |   path: { endpoints: [http://a], health: { path: healthz#x, statuses: [20x], healthyAfter: 0 } }
+      |                                                                        ^^^
+
+    error[out-of-range]: `maxShare` is 0; wanted: a number from 0.01 to 1
+     --> c.yaml:7:57
+      |
+    7 |   times: { endpoints: [http://a], ejection: { maxShare: 0, baseTime: PT9M, maxTme: PT1M } }
+      |                                                         ^
+
+    error[out-of-range]: `maxTime` is shorter than `baseTime`, the time of the first ejection
+     --> c.yaml:7:70
+      |
+    7 |   times: { endpoints: [http://a], ejection: { maxShare: 0, baseTime: PT9M, maxTme: PT1M } }
+      |                                                                      ^^^^
+
+    error[unknown-key]: `maxTme` is not a key of `ejection` of an upstream
+     --> c.yaml:7:76
+      |
+    7 |   times: { endpoints: [http://a], ejection: { maxShare: 0, baseTime: PT9M, maxTme: PT1M } }
+      |                                                                            ^^^^^^
+      = help: did you mean `maxTime`?
+    ");
 }

@@ -216,7 +216,7 @@ pub(super) async fn within<T>(
     connecting.now_or_never().unwrap_or_else(|| Err(late()))
 }
 
-async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
+pub(super) async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
     let stream = connected(address).await.map_err(|error| ConnectError::from_io(&error))?;
     // Nagle's algorithm only delays data, so failing to turn it off does no harm.
     if let Err(error) = stream.set_nodelay(true) {

@@ -5,7 +5,7 @@
 
 pub(crate) mod body;
 pub(crate) mod capacity;
-#[expect(dead_code, reason = "nothing checks, drains or shows it yet")]
+pub(crate) mod checks;
 pub(crate) mod condition;
 mod connect;
 pub(crate) mod connect_error;
@@ -24,6 +24,8 @@ pub(crate) mod request_head;
 pub(crate) mod resolve;
 pub(crate) mod retry_budget;
 pub(crate) mod shared;
+pub(crate) mod summary;
+mod supervision;
 #[cfg(test)]
 mod testing;
 

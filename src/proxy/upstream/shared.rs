@@ -10,6 +10,7 @@ use super::connect_error::ConnectError;
 use super::endpoints::Endpoints;
 use super::name_cache::NameCache;
 use super::retry_budget::RetryBudget;
+use super::supervision::Supervision;
 use crate::proxy::settings;
 use crate::telemetry::limiter::LogLimiter;
 use crate::telemetry::metrics::{Metrics, UpstreamMetrics};
@@ -29,6 +30,8 @@ pub(crate) struct SharedUpstream {
     pub(crate) retry_budget: Option<Arc<RetryBudget>>,
     /// The addresses of their names.
     pub(super) names: NameCache,
+    /// Who looks after its endpoints, if anybody does.
+    pub(super) supervision: Supervision,
     /// Limits how many failed lookups are logged.
     lookups: LogLimiter,
 }
@@ -49,6 +52,7 @@ impl SharedUpstream {
             retry_budget: settings.retry_budget.map(RetryBudget::new).map(Arc::new),
             endpoints: Endpoints::new(&settings, metrics),
             names: NameCache::new(settings.endpoints.len()),
+            supervision: Supervision::default(),
             lookups: LogLimiter::new(
                 "A name was not found; its last addresses are used.",
                 Some(Arc::clone(&settings.name)),

@@ -28,5 +28,7 @@ pub(super) fn settings(authorities: &[&str]) -> Upstream {
         retry_after_max: Duration::from_secs(30),
         host: HostPolicy::Preserve,
         heads: HeadLimits { size: 8192, fields: 9 },
+        health: None,
+        ejection: None,
     }
 }

@@ -130,7 +130,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
             "upstream",
         ],
     ),
-    ("server", &["client", "settings", "site", "watch"]),
+    ("server", &["client", "settings", "site", "upstream", "watch"]),
     ("rehearsal", &["client", "io", "message", "request", "site", "stage", "tls"]),
     (
         "testing",

@@ -38,6 +38,8 @@ mod h2_floods;
 mod h2_messages;
 /// Upstreams that speak HTTP/2.
 mod h2_upstreams;
+/// Endpoints that are out, and come back.
+mod health;
 /// Interim responses.
 mod interim;
 /// Connections that begin with a PROXY header.

@@ -80,7 +80,8 @@ struct Kept {
 impl Endpoints {
     /// The endpoints that `settings` lists, in order.
     pub(super) fn new(settings: &settings::Upstream, metrics: &Arc<Metrics>) -> Self {
-        let group = EndpointGroup::new(Arc::clone(&settings.name), None, None);
+        let (name, health) = (Arc::clone(&settings.name), settings.health.as_ref());
+        let group = EndpointGroup::new(name, health, settings.ejection, metrics);
         let made = Self {
             upstream: Arc::clone(&settings.name),
             metrics: Arc::clone(metrics),
@@ -156,7 +157,7 @@ impl Endpoints {
             let kept = Kept {
                 in_flight: AtomicUsize::new(0),
                 failures: RecentFailures::new(),
-                condition: Condition::new(Arc::clone(&name), &self.group),
+                condition: Condition::new(&name, &self.group),
                 gone: AtomicBool::new(false),
                 hash: match address {
                     Some(address) => rendezvous::hash(address.to_string().as_bytes()),
@@ -166,6 +167,9 @@ impl Endpoints {
             (LAST.fetch_add(1, Ordering::Relaxed), Arc::new(kept))
         };
         let (id, kept) = old.map_or_else(made, |old| (old.id, Arc::clone(&old.kept)));
+        if old.is_some_and(|old| old.name != name) {
+            kept.condition.rename(&name);
+        }
         let metrics = self.metrics.endpoint(&self.upstream, &name);
         EndpointState { id, at: at.clone(), place, address, metrics, name, kept }
     }
