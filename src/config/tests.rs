@@ -348,8 +348,14 @@ fn the_schema_knows_what_the_loader_knows() {
     let schema = schema::schema();
     let value = crate::language::value::Value::from;
     let compiled = crate::language::schema::Schema::compile(&value(schema.clone())).unwrap();
-    for name in ["minimal.yaml", "recipe.yaml", "quickstart.yaml", "reference.yaml", "faults.yaml"]
-    {
+    for name in [
+        "minimal.yaml",
+        "recipe.yaml",
+        "quickstart.yaml",
+        "reference.yaml",
+        "faults.yaml",
+        "limits.yaml",
+    ] {
         let variables = [("LISTEN", "127.0.0.1:1"), ("ADMIN", "127.0.0.1:2"), ("FLAKY", "a:1")];
         let loaded = shipped(name, &variables);
         if let Err(violation) = compiled.validate(&value(loaded.written.to_json())) {

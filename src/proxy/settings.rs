@@ -3,6 +3,7 @@
 
 mod certificates;
 pub mod health;
+pub mod store;
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -32,6 +33,8 @@ pub struct Settings {
     pub observed: TelemetrySettings,
     /// By name, unique.
     pub upstreams: Vec<Upstream>,
+    /// By name, unique.
+    pub stores: Vec<store::Store>,
     /// How the fields about the client are handled; `None` leaves them unchanged.
     pub forwarded: Option<Forwarded>,
     /// The field of every answer that carries the execution's id.

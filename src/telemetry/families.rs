@@ -37,6 +37,8 @@ pub(super) struct Families {
     pub(super) connections: IntGaugeVec,
     pub(super) waiting: IntGaugeVec,
     pub(super) resends: IntCounterVec,
+    pub(super) store_errors: IntCounterVec,
+    pub(super) lost_answers: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
     pub(super) header_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
@@ -202,6 +204,16 @@ impl Families {
                 "stale_connection_resends_total",
                 "Requests sent again because a reused connection had died.",
                 &["upstream"],
+            ),
+            store_errors: all.counters(
+                "store_errors_total",
+                "Decisions for which a store gave no answer: it was slow, gone, or refused.",
+                &["store"],
+            ),
+            lost_answers: all.counters(
+                "idempotency_answers_lost_total",
+                "Answers that were to be kept and are not, by reason: evicted, tooLarge or lapsed.",
+                &["route", "entry", "reason"],
             ),
             handshake_failures: all.counters(
                 "tls_handshake_failures_total",

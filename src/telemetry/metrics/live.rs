@@ -14,6 +14,7 @@ pub(super) enum Label {
     Route,
     Upstream,
     Listener,
+    Store,
 }
 
 /// The names in use.
@@ -42,13 +43,14 @@ pub(super) struct NameGuard {
 }
 
 impl Label {
-    const ALL: [Self; 3] = [Self::Route, Self::Upstream, Self::Listener];
+    const ALL: [Self; 4] = [Self::Route, Self::Upstream, Self::Listener, Self::Store];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Route => "route",
             Self::Upstream => "upstream",
             Self::Listener => "listener",
+            Self::Store => "store",
         }
     }
 }

@@ -37,6 +37,7 @@ mod h2_messages;
 /// Upstreams that speak HTTP/2.
 mod h2_upstreams;
 /// Interim responses.
+mod idempotent;
 mod interim;
 /// Connections that begin with a PROXY header.
 mod introduced;
@@ -53,6 +54,7 @@ mod names;
 /// Large bodies.
 mod pouring;
 /// Retry and Timeout around real connections.
+mod rates;
 mod retrying;
 /// Flows without an end.
 mod rounds;
@@ -61,9 +63,10 @@ mod semantics;
 /// What routes change in messages.
 mod shaping;
 mod slow_clients;
+/// Targets: paths, queries, hosts.
+mod stores;
 /// Retries that operators have switched off.
 mod switches;
-/// Targets: paths, queries, hosts.
 mod targets;
 /// TLS from clients.
 mod tls_clients;
