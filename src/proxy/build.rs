@@ -1,9 +1,11 @@
 //! Makes a configuration ready to serve: compiles each route's document with the route's own catalog.
 
+mod breakers;
 mod credentials;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ::http::HeaderValue;
 
@@ -71,8 +73,10 @@ impl Runtime {
         let names = upstreams.iter().map(|shared| Arc::clone(&shared.settings.name));
         let names: HashMap<Arc<str>, usize> = names.zip(0..).collect();
         let http2 = upstreams.iter().map(|shared| shared.settings.protocol == Protocol::Http2);
+        let responds = upstreams.iter().map(|shared| shared.settings.response_timeout);
         let mut builder = Builder {
             http2: http2.collect(),
+            responds: responds.collect(),
             catalog,
             metrics,
             names: Arc::new(names),
@@ -175,6 +179,8 @@ struct Builder<'a> {
     names: Arc<HashMap<Arc<str>, usize>>,
     /// Which upstreams speak HTTP/2.
     http2: Arc<[bool]>,
+    /// Within which time each begins a response; zero: nothing bounds that.
+    responds: Vec<Duration>,
     stage: Option<&'a Arc<Stage>>,
     paths: Paths,
     cache: PreparedCache,
@@ -216,6 +222,11 @@ impl Builder<'_> {
             compile_with_cache(&document, &catalog, Strictness::Load, &mut self.cache)?;
         let removed = request_fields.as_ref().map_or(&[][..], |edits| &edits.remove);
         credentials::advise(&plan, &uri, removed, &mut warnings);
+        let responds = |named: Option<&str>| {
+            let place = named.map_or(default, |name| self.names.get(name).copied());
+            self.responds.get(place?).copied()
+        };
+        breakers::advise(&plan, &uri, responds, &mut warnings);
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);

@@ -25,6 +25,7 @@ pub(super) struct Families {
     pub(super) suppressed: IntCounterVec,
     pub(super) timeouts: IntCounterVec,
     pub(super) refusals: IntCounterVec,
+    pub(super) breakers: IntGaugeVec,
     pub(super) caught: IntCounterVec,
     pub(super) faults: IntCounterVec,
     pub(super) finally: IntCounterVec,
@@ -145,6 +146,11 @@ impl Families {
                 "middleware_refusals_total",
                 "Runs that a middleware did not let happen, by the entry and the code: a limit, an open breaker, an injected fault.",
                 &["route", "entry", "code"],
+            ),
+            breakers: all.gauges(
+                "circuit_breaker_state",
+                "The state of a circuit breaker, by its entry: 0 closed, 1 half-open, 2 open.",
+                &["route", "entry"],
             ),
             caught: all.counters(
                 "catches_total",

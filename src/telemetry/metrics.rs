@@ -61,6 +61,13 @@ pub struct RefusalMetrics {
     _name: Option<NameGuard>,
 }
 
+/// The gauge of a state, of an entry of a route.
+#[derive(Debug)]
+pub struct StateGauge {
+    gauge: IntGauge,
+    _name: NameGuard,
+}
+
 /// The handles of one upstream.
 #[derive(Debug)]
 pub struct UpstreamMetrics {
@@ -175,6 +182,12 @@ impl Metrics {
         }
     }
 
+    /// `mwl_circuit_breaker_state{route,entry}`.
+    pub fn circuit_breaker(&self, route: &str, entry: &str) -> StateGauge {
+        let name = self.live.hold(Label::Route, route);
+        StateGauge { gauge: gauge(&self.families.breakers, &[route, entry]), _name: name }
+    }
+
     /// The handles of an upstream.
     pub fn upstream(self: &Arc<Self>, name: &str) -> Arc<UpstreamMetrics> {
         let families = &self.families;
@@ -260,6 +273,13 @@ impl RefusalMetrics {
         if let Some(counter) = self.counters.get(reason) {
             counter.inc();
         }
+    }
+}
+
+impl StateGauge {
+    /// The state's number.
+    pub fn set(&self, state: u8) {
+        self.gauge.set(state.into());
     }
 }
 

@@ -38,6 +38,8 @@ mod laws_flows;
 mod layering;
 /// The table of limits.
 mod limits;
+/// The middlewares that know what happened before, in stacks.
+mod protections;
 /// The proxy over real sockets.
 mod proxy;
 /// The table of the specification's requirements.

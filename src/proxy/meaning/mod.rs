@@ -1,5 +1,7 @@
 //! What failures of the proxy's own middlewares mean to a client. A file for each of these, with its codes.
 
+pub(super) mod circuit_breaker;
+pub(super) mod concurrency_limit;
 pub(super) mod fault;
 pub(super) mod idempotency;
 pub(super) mod rate_limit;
@@ -14,7 +16,13 @@ use crate::language::temporal::Span;
 
 /// What `failure` means to a client, where one of the proxy's own middlewares made it.
 pub(super) fn of(failure: &Failure) -> Option<Meaning> {
-    let all = [fault::meaning, idempotency::meaning, rate_limit::meaning];
+    let all = [
+        circuit_breaker::meaning,
+        concurrency_limit::meaning,
+        fault::meaning,
+        idempotency::meaning,
+        rate_limit::meaning,
+    ];
     all.iter().find_map(|meaning| meaning(failure))
 }
 
@@ -24,7 +32,7 @@ pub(super) fn fields(failure: &Failure) -> Vec<(HeaderName, HeaderValue)> {
 }
 
 /// `details.retryAfter`.
-fn retry_after(failure: &Failure) -> Option<Duration> {
+pub(super) fn retry_after(failure: &Failure) -> Option<Duration> {
     let after = failure.details.as_ref()?.get("retryAfter")?;
     Some(Span::parse(after.as_str()?)?.to_duration())
 }

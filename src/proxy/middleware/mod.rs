@@ -1,10 +1,15 @@
 //! The proxy's own middlewares, in the namespace `mwl-proxy`. To add one: a folder with its behaviour and its contract
 //! document, and a line in [`ALL`].
 
+mod circuit_breaker;
+mod concurrency_limit;
+mod failures;
 mod fault;
 mod idempotency;
 mod known;
 mod rate_limit;
+mod states;
+mod written;
 
 use std::sync::Arc;
 
@@ -37,7 +42,8 @@ impl EntryHost {
     }
 }
 
-const ALL: &[Own] = &[fault::OWN, idempotency::OWN, rate_limit::OWN];
+const ALL: &[Own] =
+    &[circuit_breaker::OWN, concurrency_limit::OWN, fault::OWN, idempotency::OWN, rate_limit::OWN];
 
 /// The providers that a configuration may name, each route's own `http` aside. With a `seed`, whatever they draw is the
 /// same each time: for rehearsals.

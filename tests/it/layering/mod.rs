@@ -74,7 +74,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
             "watch",
         ],
     ),
-    ("middleware", &["answer", "body", "meaning", "memory", "request", "settings", "store"]),
+    (
+        "middleware",
+        &["answer", "body", "grpc", "meaning", "memory", "request", "settings", "store"],
+    ),
     (
         "provider",
         &[

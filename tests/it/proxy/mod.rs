@@ -53,6 +53,8 @@ mod limits;
 mod names;
 /// Large bodies.
 mod pouring;
+/// Circuit breakers and limits of concurrency.
+mod protections;
 /// Retry and Timeout around real connections.
 mod rates;
 mod retrying;
