@@ -76,7 +76,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ),
     (
         "middleware",
-        &["answer", "body", "grpc", "meaning", "memory", "request", "settings", "store"],
+        &["answer", "body", "code", "grpc", "meaning", "memory", "request", "settings", "store"],
     ),
     (
         "provider",
