@@ -31,6 +31,7 @@ mod shown;
 mod stack_parameters;
 mod stacks;
 mod standard;
+mod store;
 mod tls;
 mod upstream;
 
@@ -330,6 +331,7 @@ impl<'a> Load<'a> {
             admin: observed::admin(report, &root),
             observed: observed::observed(report, &root),
             upstreams,
+            stores: store::stores(report, &root, &tls),
             forwarded: shaping::forwarded(report, &root),
             request_id: shaping::request_id(report, &root),
             paths,

@@ -128,6 +128,34 @@ pub(super) fn endpoint(text: &str) -> Result<(Endpoint, bool), String> {
     Ok((Endpoint { host, port, authority, socket: None, weight: 1, tls: None }, secure))
 }
 
+/// `redis://host:port/database` or `rediss://…`: host, port, database, and whether it is the latter.
+pub(super) fn redis(text: &str) -> Result<(String, u16, u16, bool), String> {
+    let refuse = |problem: &str| {
+        Err(format!("`{text}` {problem}; write for example `redis://127.0.0.1:6379`"))
+    };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return refuse("is not a URL");
+    };
+    let secure = scheme.eq_ignore_ascii_case("rediss") || scheme.eq_ignore_ascii_case("valkeys");
+    let clear = scheme.eq_ignore_ascii_case("redis") || scheme.eq_ignore_ascii_case("valkey");
+    if !secure && !clear {
+        return refuse(&format!("has the scheme `{scheme}`"));
+    }
+    if rest.contains('@') {
+        // Not shown: it may hold a password.
+        return Err("the URL holds credentials; write them as `user` and `password`".into());
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let database = if path.is_empty() { Some(0) } else { path.parse::<u16>().ok() };
+    let Some(database) = database else {
+        return refuse("has a path that is no number of a database");
+    };
+    match host_and_port(authority, 6379) {
+        Ok((host, port)) => Ok((host, port, database, secure)),
+        Err(problem) => refuse(problem),
+    }
+}
+
 /// The URL of a span collector. Without a path it gets the one that OTLP/HTTP uses for traces.
 pub(super) fn collector(text: &str) -> Result<String, String> {
     let example = "write for example `http://127.0.0.1:4318`";

@@ -360,6 +360,7 @@ fn the_schema_knows_what_the_loader_knows() {
         "reference.yaml",
         "faults.yaml",
         "health.yaml",
+        "limits.yaml",
     ] {
         let variables = [("LISTEN", "127.0.0.1:1"), ("ADMIN", "127.0.0.1:2"), ("FLAKY", "a:1")];
         let loaded = shipped(name, &variables);

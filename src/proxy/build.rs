@@ -21,6 +21,7 @@ use super::site::facts::Facts;
 use super::site::route::Router;
 use super::site::runtime::{ListenAddress, ListenerProxies, ListenerTls, Route, Runtime, Shaping};
 use super::stage::Stage;
+use super::store::Stores;
 use super::tls;
 use super::upstream::resolve::System;
 use super::upstream::shared::{SharedUpstream, UpstreamRegistry};
@@ -57,6 +58,7 @@ impl Runtime {
             admin: _,
             observed: _,
             upstreams,
+            stores,
             forwarded,
             request_id,
             paths,
@@ -65,6 +67,7 @@ impl Runtime {
             shutdown,
             hash,
         } = settings;
+        let stores = Stores::of(stores, metrics);
         let upstreams: Vec<_> =
             upstreams.into_iter().map(|upstream| known.upstream(upstream, metrics)).collect();
         let names = upstreams.iter().map(|shared| Arc::clone(&shared.settings.name));
@@ -80,7 +83,7 @@ impl Runtime {
             stage: stage.as_ref(),
             paths,
             cache: PreparedCache::default(),
-            host: Arc::new(EntryHost { metrics: Arc::clone(metrics) }),
+            host: Arc::new(EntryHost::new(metrics, stores, stage.is_some())),
         };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();

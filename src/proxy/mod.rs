@@ -19,6 +19,7 @@ mod grpc;
 mod h1;
 mod h2;
 pub(crate) mod io;
+mod meaning;
 mod memory;
 pub(crate) mod message;
 mod middleware;
@@ -31,6 +32,7 @@ mod server;
 pub mod settings;
 mod site;
 pub(crate) mod stage;
+mod store;
 #[doc(hidden)]
 pub mod testing;
 pub mod tls;

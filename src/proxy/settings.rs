@@ -5,6 +5,7 @@ mod certificates;
 mod endpoint;
 pub mod health;
 mod patience;
+pub mod store;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub observed: TelemetrySettings,
     /// By name, unique.
     pub upstreams: Vec<Upstream>,
+    /// By name, unique.
+    pub stores: Vec<store::Store>,
     /// How the fields about the client are handled; `None` leaves them unchanged.
     pub forwarded: Option<Forwarded>,
     /// The field of every answer that carries the execution's id.

@@ -41,6 +41,8 @@ pub(super) struct Families {
     pub(super) lookup_failures: IntCounterVec,
     pub(super) endpoint_up: IntGaugeVec,
     pub(super) ejections: IntCounterVec,
+    pub(super) store_errors: IntCounterVec,
+    pub(super) lost_answers: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
     pub(super) header_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
@@ -226,6 +228,16 @@ impl Families {
                 "endpoint_ejections_total",
                 "How often an endpoint was taken out, by cause: how its attempts failed, or healthCheck.",
                 &["upstream", "endpoint", "cause"],
+            ),
+            store_errors: all.counters(
+                "store_errors_total",
+                "Decisions for which a store gave no answer: it was slow, gone, or refused.",
+                &["store"],
+            ),
+            lost_answers: all.counters(
+                "idempotency_answers_lost_total",
+                "Answers that were to be kept and are not, by reason: evicted, tooLarge or lapsed.",
+                &["route", "entry", "reason"],
             ),
             handshake_failures: all.counters(
                 "tls_handshake_failures_total",

@@ -10,11 +10,13 @@ mod buffers;
 mod endpoint;
 mod live;
 mod route;
+mod store;
 mod summary;
 
 pub use self::buffers::{BodyUse, BufferMetrics};
 pub use self::endpoint::EndpointHealth;
 pub use self::route::{Cleaned, RouteMetrics};
+pub use self::store::{AnswerMetrics, StoreMetrics};
 pub use self::summary::{Durations, RouteSummary};
 #[cfg(test)]
 mod tests;

@@ -83,7 +83,8 @@ pub(crate) struct Exchange {
 pub(crate) enum Admission {
     /// It can be served.
     Whole(Arc<Exchange>),
-    /// Its body must be read first, because an expression of the route reads it or several calls may send it at once.
+    /// Its body must be read first, because an expression or a middleware of the route looks at it, or several calls may send it at
+    /// once.
     Unread(Box<PendingBody>),
 }
 
@@ -118,7 +119,7 @@ impl Exchange {
         let facts = route.facts;
         let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
             (Upload::None, None)
-        } else if facts.reads_request || facts.fans_out {
+        } else if facts.reads_request || facts.fans_out || facts.looks_at_request {
             (Upload::None, Some(body))
         } else {
             let keep = facts.resends.then_some(route.buffer.replay);

@@ -15,6 +15,7 @@ pub(super) enum Label {
     Upstream,
     Listener,
     Endpoint,
+    Store,
 }
 
 /// The names in use.
@@ -43,7 +44,8 @@ pub(super) struct NameGuard {
 }
 
 impl Label {
-    const ALL: [Self; 4] = [Self::Route, Self::Upstream, Self::Listener, Self::Endpoint];
+    const ALL: [Self; 5] =
+        [Self::Route, Self::Upstream, Self::Listener, Self::Endpoint, Self::Store];
 
     const fn as_str(self) -> &'static str {
         match self {
@@ -51,6 +53,7 @@ impl Label {
             Self::Upstream => "upstream",
             Self::Listener => "listener",
             Self::Endpoint => "endpoint",
+            Self::Store => "store",
         }
     }
 }

@@ -41,6 +41,7 @@ mod h2_upstreams;
 /// Endpoints that are out, and come back.
 mod health;
 /// Interim responses.
+mod idempotent;
 mod interim;
 /// Connections that begin with a PROXY header.
 mod introduced;
@@ -59,6 +60,7 @@ mod pouring;
 /// Circuit breakers and limits of concurrency.
 mod protections;
 /// Retry and Timeout around real connections.
+mod rates;
 mod retrying;
 /// Flows without an end.
 mod rounds;
@@ -67,9 +69,10 @@ mod semantics;
 /// What routes change in messages.
 mod shaping;
 mod slow_clients;
+/// Targets: paths, queries, hosts.
+mod stores;
 /// Retries that operators have switched off.
 mod switches;
-/// Targets: paths, queries, hosts.
 mod targets;
 /// TLS from clients.
 mod tls_clients;

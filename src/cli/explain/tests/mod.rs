@@ -4,6 +4,7 @@ mod arguments;
 mod faults;
 /// Steps, cleanups, and calls before, after and beside the request.
 mod flows;
+mod limits;
 /// The same as JSON.
 mod machines;
 /// Circuit breakers and limits of concurrency.

@@ -11,14 +11,12 @@ mod window;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use http::StatusCode;
-
 use self::settings::Settings;
 use self::state::{Admission, Breaker, Mode, Probe};
 use self::told::{Gauges, Shown, Told};
 use super::failures::{Verdict, judge};
 use super::states::States;
-use super::{EntryHost, Own, no_fields, retry_after};
+use super::{EntryHost, Own};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Ascent, Asker, Contract, Draws, Entry, EntryState, Installation, Middleware, Phase,
@@ -26,13 +24,10 @@ use crate::language::provider::{
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
-use crate::proxy::code::{self, Meaning};
+use crate::proxy::meaning::circuit_breaker::OPEN;
 use crate::source::{Diagnostics, Node};
 
-/// The breaker is open, or all its probes are under way.
-const OPEN: &str = "Provider.Middleware.CircuitBreaker.Open";
-
-pub(super) const OWN: Own = Own { make, meaning, fields: no_fields };
+pub(super) const OWN: Own = Own { make };
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("circuit-breaker.v1.json")));
@@ -76,12 +71,6 @@ struct Refused(Mode, Duration);
 
 fn make(_draws: Draws) -> Arc<dyn Middleware> {
     Arc::new(CircuitBreaker { shared: Arc::default(), installed: None })
-}
-
-fn meaning(failure: &Failure) -> Option<Meaning> {
-    let help = "a `circuit-breaker` of the route's stack is open: what it calls kept failing";
-    let meaning = code::means(StatusCode::SERVICE_UNAVAILABLE, "destination_unavailable", help);
-    (failure.code == OPEN).then(|| Meaning { retry_after: retry_after(failure), ..meaning })
 }
 
 impl Installed {

@@ -8,6 +8,8 @@ use super::*;
 use crate::language::clock::Clock;
 use crate::language::provider::{InstalledFor, LoadId};
 use crate::language::temporal::Timestamp;
+use crate::proxy::meaning::{self, retry_after};
+use crate::proxy::store::Stores;
 use crate::source::{Format, Sources};
 use crate::telemetry::metrics::Metrics;
 
@@ -343,12 +345,12 @@ fn a_refusal_says_when_to_ask_again() {
         (retry_after(&refused), refused.retryable),
         (Some(Duration::from_millis(1501)), Some(true))
     );
-    let meaning = meaning(&refused).unwrap();
+    let meaning = meaning::of(&refused).unwrap();
     assert_eq!(
         (meaning.status.as_u16(), meaning.retry_after),
         (503, Some(Duration::from_millis(1501)))
     );
-    assert_eq!(super::meaning(&Failure::error("A.B", "x")), None);
+    assert_eq!(meaning::of(&Failure::error("A.B", "x")), None);
 }
 
 /// An entry at `r/0` with these arguments, of a load of its own.
@@ -357,7 +359,7 @@ fn installed(
     metrics: &Arc<Metrics>,
     with: &serde_json::Value,
 ) -> Arc<dyn Middleware> {
-    let host = Arc::new(EntryHost { metrics: Arc::clone(metrics) });
+    let host = Arc::new(EntryHost::new(metrics, Stores::default(), false));
     let host = InstalledFor { route: "r".into(), host };
     let node = Sources::default().parse("x.json", "{}", Format::Json).unwrap();
     let at = Installation {

@@ -11,14 +11,12 @@ mod settings;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use http::StatusCode;
-
 use self::keyed::Keyed;
 use self::places::{Admission, Place, Places, Went};
 use self::settings::Settings;
 use super::failures::{Verdict, judge};
 use super::states::States;
-use super::{Own, no_fields, written};
+use super::{Own, written};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Ascent, Asked, Asker, Asking, Contract, Draws, Entry, EntryState, Installation,
@@ -26,13 +24,10 @@ use crate::language::provider::{
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
-use crate::proxy::code::{self, Meaning};
+use crate::proxy::meaning::concurrency_limit::FULL;
 use crate::source::{Diagnostic, Diagnostics, Node};
 
-/// As many runs go on as may, and as many wait.
-const FULL: &str = "Provider.Middleware.ConcurrencyLimit.Full";
-
-pub(super) const OWN: Own = Own { make, meaning, fields: no_fields };
+pub(super) const OWN: Own = Own { make };
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("concurrency-limit.v1.json")));
@@ -77,12 +72,6 @@ struct Refused {
 
 fn make(_draws: Draws) -> Arc<dyn Middleware> {
     Arc::new(ConcurrencyLimit { states: Arc::default(), installed: None })
-}
-
-fn meaning(failure: &Failure) -> Option<Meaning> {
-    let help = "as much goes on at once as a `concurrency-limit` of the route's stack allows";
-    let meaning = code::means(StatusCode::SERVICE_UNAVAILABLE, "http_request_denied", help);
-    (failure.code == FULL).then_some(meaning)
 }
 
 impl Limits {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use tokio::time::advance;
 
 use super::*;
+use crate::proxy::meaning;
 
 fn places(with: &serde_json::Value) -> Arc<Places> {
     let settings = Settings::read(&Value::from(with.clone()), false).unwrap();
@@ -209,7 +210,7 @@ fn a_refusal_says_what_is_full() {
     let said = |refused: Refused| match refused.entry() {
         Entry::Substitute(outcome) => {
             let failure = outcome.failure().unwrap();
-            assert_eq!(meaning(failure).unwrap().status.as_u16(), 503);
+            assert_eq!(meaning::of(failure).unwrap().status.as_u16(), 503);
             failure.message.as_deref().unwrap().to_owned()
         }
         other => panic!("{other:?}"),
