@@ -43,10 +43,15 @@ A RESPONSE is one of
   refused   the upstream takes no connection
   hang      the upstream reads the request and never answers
 
-with any of these behind it, a comma before each:
+directly behind it, perhaps
+
+  *N        N calls in a row get it: 503*3
+  @TIME     how long it takes: 200@1.5s, 200@20ms, 200@PT2S; or a draw between two: 200@20ms..80ms
+
+and any of these, a comma before each:
 
   NAME=VALUE       a header field of the answer: 503,retry-after=2
-  after=DURATION   how long it takes: 200,after=PT40S
+  after=TIME       the same as @TIME
   upstream=NAME    kept for calls to that upstream: 500,upstream=audit
   body=TEXT        the answer's body: the rest, but for after= and upstream= at its end
 
@@ -54,7 +59,22 @@ Responses are used in order, one for each request that reaches an upstream; the 
 where more are asked for. Those that name no upstream are for the calls of the Flow's Steps. A cleanup (an
 audit, say) gets 200 from an upstream that no response names.
 
-Jitter is drawn from --seed: the same arguments say the same.";
+A script file has a list of responses for each upstream, and one called `*` for all others, YAML or JSON:
+
+  billing:
+    - 503*2                       # as --respond takes it
+    - status: 429                 # or status, reset: true, refused: true, hang: true
+      headers: { retry-after: 2 }
+      body: { error: slow down }  # a text, or what is sent as JSON
+      after: 20ms..80ms
+      times: 3
+    - 200
+  \"*\": [200@5ms]
+
+With --runs, many requests come one after the other, each with all responses from the start. With --mix, each
+call draws its response: --mix 200@20ms..80ms:90,503:7,reset:3 gives the first in 90 of 100 calls.
+
+Jitter, latencies and mixes are drawn from --seed: the same arguments say the same.";
 
 /// A sidecar reverse proxy whose resilience policy is a language.
 ///
@@ -223,18 +243,34 @@ pub(super) struct Explain {
     /// What an upstream answers, in order; the last goes on. Without any: 200.
     #[arg(long = "respond", value_name = "RESPONSE")]
     pub(super) responses: Vec<String>,
+    /// A file with what each upstream answers, in place of --respond.
+    #[arg(long, value_name = "FILE", conflicts_with = "responses")]
+    pub(super) script: Option<PathBuf>,
+    /// Each call draws what it gets: responses with their weights, as 200:90,503:7,reset:3.
+    #[arg(long, value_name = "MIX", conflicts_with_all = ["responses", "script"])]
+    pub(super) mix: Option<String>,
+    /// Sends the request so many times, and says the rate of success, percentiles and the load of the upstreams. With
+    /// --mix 10000, unless it is given.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) runs: Option<u32>,
+    /// Another configuration, beside the first: says what it does differently.
+    #[arg(long, value_name = "FILE")]
+    pub(super) against: Option<PathBuf>,
     /// How long the client waits before it leaves, as PT5S; without it, for ever.
     #[arg(long, value_name = "DURATION")]
     pub(super) client_timeout: Option<String>,
     /// The client presents the certificate in this file, as PEM.
     #[arg(long, value_name = "FILE")]
     pub(super) client_certificate: Option<String>,
-    /// Another number gives other draws of jitter.
+    /// Another number gives other draws.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(super) seed: u64,
     /// For people, or for machines.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) format: Format,
+    /// The same as --format json.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]

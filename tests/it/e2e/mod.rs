@@ -32,6 +32,8 @@ mod leaving;
 mod lifecycle;
 /// What an operator reads about each request.
 mod operators;
+/// Every command of the README and of docs/.
+mod pages;
 /// `mwl-proxy` without a file.
 mod quickstart;
 /// The retry-composition recipe.

@@ -6,10 +6,14 @@ mod faults;
 mod flows;
 /// The same as JSON.
 mod machines;
+/// Many requests, and two configurations.
+mod many;
 /// What Retry does with the upstreams' responses.
 mod retrying;
 /// Which route matches a request, and why the others do not.
 mod routes;
+/// How responses are written.
+mod scripts;
 /// Timeouts, long waits, and clients that leave.
 mod time;
 
