@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::addresses;
+use super::dev::Faults;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// The default admin address of the quick-start.
@@ -129,13 +130,34 @@ pub(super) struct Run {
     /// Where to listen, without a file.
     #[arg(long, value_name = "ADDR", default_value = LISTEN, value_parser = addresses::listen)]
     pub(super) listen: SocketAddr,
-    /// Where operators are answered, without a file. The quick-start has 127.0.0.1:9900.
+    /// Where operators are answered, without a file: 127.0.0.1:9900 if not given.
     #[arg(long, value_name = "ADDR", value_parser = addresses::listen)]
     pub(super) admin: Option<SocketAddr>,
+    /// Faults before the URL, as 503=10%,reset=1%,delay=200ms or delay=1s:30%: of the attempts, so many fail or wait.
+    #[arg(long, value_name = "FAULTS", requires = "upstream", value_parser = Faults::parse)]
+    pub(super) fault: Option<Faults>,
+    /// Prints the configuration that --upstream stands for, as a file to go on from, and ends.
+    #[arg(long, requires = "upstream")]
+    pub(super) print_config: bool,
+    /// A line on standard output for each request: with --upstream, and with a file on a terminal, unless the
+    /// access log goes there.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Lines::Auto)]
+    pub(super) lines: Lines,
     /// Restarts without an outage: the process that waits at this Unix socket hands its listening sockets over and
     /// drains; without one, this process starts by itself. Then this one waits there for the next.
     #[arg(long, value_name = "SOCKET")]
     pub(super) takeover: Option<PathBuf>,
+}
+
+/// Whether each request has a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Lines {
+    /// With --upstream, and on a terminal.
+    Auto,
+    /// In any case.
+    Always,
+    /// Not at all.
+    Never,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 mod addresses;
 mod arguments;
 mod check;
+mod dev;
 mod eval;
 mod explain;
 mod flow;

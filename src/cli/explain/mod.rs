@@ -27,6 +27,7 @@ use http::header::{self, HeaderValue};
 use self::response::Response;
 use self::runs::Tally;
 use super::arguments::{ADMIN, Explain, Format, LISTEN};
+use super::dev::{self, Faults};
 use super::output::{complain, refuse, say};
 use super::run;
 use crate::admin::routes::RouteDescriptions;
@@ -292,7 +293,7 @@ fn input(explain: &Explain) -> Result<Input, String> {
         (Some(file), _) => Ok(Input::given(file)),
         (None, Some(upstream)) => {
             let listen = LISTEN.parse().map_err(|_| format!("{LISTEN} is no address"))?;
-            Ok(run::before(upstream, listen, None))
+            Ok(dev::before(upstream, listen, None, &Faults::default()))
         }
         (None, None) => Ok(run::quickstart_before(FLAKY, LISTEN.to_owned(), ADMIN.to_owned())),
     }

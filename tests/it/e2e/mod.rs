@@ -16,6 +16,8 @@ mod clock;
 mod commands;
 /// Every scenario through `flow run`.
 mod corpus;
+/// The proxy at a laptop.
+mod dev;
 /// Stopping with tunnels and HTTP/2.
 mod draining;
 /// `explain`.
