@@ -6,12 +6,16 @@ use std::path::PathBuf;
 use super::addresses;
 use super::dev::Faults;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 /// The default admin address of the quick-start.
 pub(super) const ADMIN: &str = "127.0.0.1:9900";
 
 /// The default listen address of the quick-start and the dev proxy.
 pub(super) const LISTEN: &str = "127.0.0.1:8080";
+
+/// The version, the commit and its date (`build.rs`).
+const VERSION: &str = env!("MWL_VERSION");
 
 /// How a case is written, for the help of `flow test`.
 const CASES: &str = "\
@@ -82,7 +86,7 @@ Jitter, latencies and mixes are drawn from --seed: the same arguments say the sa
 /// Without a command and without a file, the quick-start runs: a proxy before a built-in upstream that
 /// fails on purpose.
 #[derive(Debug, Parser)]
-#[command(name = "mwl-proxy", version, args_conflicts_with_subcommands = true)]
+#[command(name = "mwl-proxy", version = VERSION, args_conflicts_with_subcommands = true)]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
@@ -117,6 +121,10 @@ pub(super) enum Command {
     Conformance,
     /// Asks a running proxy whether it is ready. Exit 0: it is; 1: it is not.
     Probe(Probe),
+    /// Prints completions for a shell: `source <(mwl-proxy completions bash)`.
+    Completions(Completions),
+    /// Prints the manual page of the program, or of one of its commands, for `man -l -`.
+    Man(Man),
 }
 
 #[derive(Debug, Args)]
@@ -300,6 +308,20 @@ pub(super) struct Probe {
     /// The proxy's admin address.
     #[arg(long, value_name = "ADDR", default_value = ADMIN, value_parser = addresses::listen)]
     pub(super) admin: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(super) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Man {
+    /// A command, as `explain`, or `flow test`; without it, the program.
+    #[arg(value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
 }
 
 #[cfg(test)]

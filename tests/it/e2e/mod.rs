@@ -32,6 +32,8 @@ mod hidden;
 mod leaving;
 /// Start, administration, stop.
 mod lifecycle;
+/// Completions and manual pages.
+mod manual;
 /// What an operator reads about each request.
 mod operators;
 /// Every command of the README and of docs/.
