@@ -42,6 +42,8 @@ mod pages;
 mod quickstart;
 /// The retry-composition recipe.
 mod recipe;
+/// `explain` and the running proxy, on each file in config/.
+mod rehearsed;
 /// A new configuration, without losing a request.
 mod reload;
 /// A restart without an outage.
