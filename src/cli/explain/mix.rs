@@ -1,6 +1,7 @@
 //! A mix of responses, as written on the command line: `200@20ms:90,503,retry-after=2:7,reset:3`.
 
-use super::{ArgumentError, Labelled, response};
+use super::argument::ArgumentError;
+use super::response::{self, Labelled};
 
 /// How many responses a mix may have.
 const MOST: usize = 100;

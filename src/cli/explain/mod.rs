@@ -6,6 +6,7 @@
 //!
 //! [`rehearsal`]: crate::proxy::rehearsal
 
+mod argument;
 mod compare;
 mod json;
 mod mix;
@@ -20,11 +21,11 @@ mod tests;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::header::{self, HeaderValue};
 
-use self::response::Response;
+use self::argument::{ArgumentError, duration};
+use self::response::Labelled;
 use self::runs::Tally;
 use super::arguments::{ADMIN, Explain, Format, LISTEN};
 use super::dev::{self, Faults};
@@ -33,7 +34,6 @@ use super::run;
 use crate::admin::routes::RouteDescriptions;
 use crate::app::{Built, Input, build_with};
 use crate::config::Loaded;
-use crate::language::temporal::Span;
 use crate::proxy::rehearsal::{ClientRequest, Rehearsal, Transcript};
 use crate::proxy::stage::{Script, Stage};
 use crate::proxy::{Runtime, UpstreamRegistry};
@@ -45,13 +45,6 @@ const FLAKY: &str = "flaky:80";
 
 /// How many requests a mix is drawn for, unless `--runs` says it.
 const RUNS: u32 = 10_000;
-
-/// A mistake in an argument: its byte offset, and what was found and expected.
-#[derive(Debug)]
-struct ArgumentError {
-    offset: usize,
-    message: String,
-}
 
 /// Collects the mistakes in the arguments. Each points into its argument.
 struct Mistakes<'a> {
@@ -69,15 +62,6 @@ struct Scenario {
     /// How many requests are sent, if it is not just one.
     runs: Option<u32>,
     seed: u64,
-}
-
-/// A scripted response as the user wrote it.
-#[derive(Debug)]
-struct Labelled {
-    /// Where it was written: `--respond #1`.
-    at: String,
-    written: String,
-    response: Response,
 }
 
 /// A configuration, ready for rehearsals.
@@ -105,12 +89,6 @@ struct Explanation<'a, T> {
     /// The routes in plain words.
     described: &'a RouteDescriptions,
     told: &'a T,
-}
-
-impl ArgumentError {
-    fn at(offset: usize, message: impl Into<String>) -> Self {
-        Self { offset, message: message.into() }
-    }
 }
 
 impl Mistakes<'_> {
@@ -338,29 +316,6 @@ fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostic
         runs: explain.runs.or(mixed.then_some(RUNS)),
         seed: explain.seed,
     })
-}
-
-/// A duration greater than zero: `PT0.5S`, or as people write it, `500ms`.
-fn duration(text: &str) -> Result<Duration, ArgumentError> {
-    let iso = || Span::parse(text).filter(|span| *span > Span::ZERO).map(Span::to_duration);
-    let message = || format!("`{text}` is no duration above zero, such as 1.5s, 20ms or PT0.5S");
-    iso().or_else(|| short_duration(text)).ok_or_else(|| ArgumentError::at(0, message()))
-}
-
-/// A number and its unit.
-fn short_duration(text: &str) -> Option<Duration> {
-    let (number, unit) =
-        text.split_at_checked(text.find(|sign: char| sign.is_ascii_alphabetic())?)?;
-    let seconds = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return None,
-    };
-    let plain = number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number: f64 = number.parse().ok().filter(|_| plain)?;
-    Duration::try_from_secs_f64(number * seconds).ok().filter(|length| !length.is_zero())
 }
 
 /// Reports responses for upstreams that do not exist.

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName};
 
-use super::{ArgumentError, duration, request};
+use super::argument::{ArgumentError, duration};
+use super::request;
 use crate::proxy::stage::{Latency, ScriptedAction, ScriptedResponse};
 
 /// How often a response may be repeated. More would only fill the record.
@@ -16,6 +17,15 @@ pub(super) struct Response {
     pub(super) planned: ScriptedResponse,
     pub(super) times: usize,
     pub(super) upstream_at: usize,
+}
+
+/// A scripted response as the user wrote it.
+#[derive(Debug)]
+pub(super) struct Labelled {
+    /// Where it was written: `--respond #1`.
+    pub(super) at: String,
+    pub(super) written: String,
+    pub(super) response: Response,
 }
 
 /// What stands before the first comma: `503*3@20ms`.

@@ -7,8 +7,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
-use super::response::{self, Response};
-use super::{Labelled, request};
+use super::argument::ArgumentError;
+use super::request;
+use super::response::{self, Labelled, Response};
 use crate::proxy::stage::{Latency, ScriptedAction, ScriptedResponse};
 use crate::source::{
     Diagnostic, Diagnostics, Format, Kind, MAX_BYTES, Member, Node, Sources, did_you_mean,
@@ -118,7 +119,7 @@ impl Reader<'_> {
                 return Ok(response);
             }
             let message = "the list says for which upstream it is";
-            Err(super::ArgumentError::at(response.upstream_at, message))
+            Err(ArgumentError::at(response.upstream_at, message))
         });
         let wrong = match read {
             Ok(response) => return Some(response),

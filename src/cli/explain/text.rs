@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
-use super::{Explanation, Labelled};
+use super::Explanation;
+use super::response::Labelled;
 use crate::admin::routes::RouteDescriptions;
 use crate::proxy::rehearsal::{RehearsalEnd, Transcript};
 use crate::proxy::stage::record::{

@@ -128,7 +128,7 @@ app:
     let read = script(text).unwrap();
     let read: Vec<_> = read
         .iter()
-        .map(|Labelled { at, response: Response { planned, times, .. }, .. }| {
+        .map(|Labelled { at, response: response::Response { planned, times, .. }, .. }| {
             let after = [planned.after.least, planned.after.most].map(|after| after.as_millis());
             (&**at, planned.upstream.as_deref(), *times, after)
         })
