@@ -18,6 +18,8 @@ mod commands;
 mod corpus;
 /// Endpoints that an operator drains.
 mod drained;
+/// The proxy at a laptop.
+mod dev;
 /// Stopping with tunnels and HTTP/2.
 mod draining;
 /// `explain`.
@@ -32,12 +34,18 @@ mod hidden;
 mod leaving;
 /// Start, administration, stop.
 mod lifecycle;
+/// Completions and manual pages.
+mod manual;
 /// What an operator reads about each request.
 mod operators;
+/// Every command of the README and of docs/.
+mod pages;
 /// `mwl-proxy` without a file.
 mod quickstart;
 /// The retry-composition recipe.
 mod recipe;
+/// `explain` and the running proxy, on each file in config/.
+mod rehearsed;
 /// A new configuration, without losing a request.
 mod reload;
 /// A restart without an outage.

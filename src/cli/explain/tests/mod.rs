@@ -9,10 +9,14 @@ mod limits;
 mod machines;
 /// Circuit breakers and limits of concurrency.
 mod protections;
+/// Many requests, and two configurations.
+mod many;
 /// What Retry does with the upstreams' responses.
 mod retrying;
 /// Which route matches a request, and why the others do not.
 mod routes;
+/// How responses are written.
+mod scripts;
 /// Timeouts, long waits, and clients that leave.
 mod time;
 
