@@ -10,6 +10,7 @@ mod eval;
 mod explain;
 mod flow;
 mod flow_test;
+mod import;
 mod list;
 mod output;
 mod probe;
@@ -34,6 +35,7 @@ pub fn main() -> ExitCode {
         Command::Flow(Flow::Test(test)) => flow_test::test(&test),
         Command::Eval(eval) => eval::eval(&eval),
         Command::Explain(explain) => explain::explain(&explain),
+        Command::Import(import) => import::import(&import),
         Command::Schema => list::schema(),
         Command::Catalog => list::catalog(),
         Command::Conformance => list::conformance(),

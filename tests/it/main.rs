@@ -26,6 +26,8 @@ mod errors;
 mod holds;
 /// Hostile expressions, wherever an expression can stand.
 mod hostile;
+/// The policies of other systems.
+mod import;
 /// Middlewares that keep state.
 mod keeps;
 /// Random stacks of the four middlewares against a model of the specification.

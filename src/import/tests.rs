@@ -1,0 +1,1 @@
+//! Each kind by small files.
