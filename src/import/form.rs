@@ -1,5 +1,6 @@
 //! The neutral form between the readers and the writer: upstreams, routes and what surrounds their calls.
 
+use super::codes;
 use super::yaml::{Entry, Tree};
 use crate::language::temporal::Span;
 
@@ -218,6 +219,7 @@ pub(super) struct Backoff {
 pub(super) struct Catch {
     pub(super) notes: Notes,
     pub(super) codes: Vec<String>,
+    pub(super) types: Vec<&'static str>,
     pub(super) next: String,
 }
 
@@ -252,20 +254,6 @@ impl Step {
         let fields = vec![Entry::new("action", Tree::own("Return")), Entry::new("value", value)];
         Self { notes: Notes::default(), name: name.to_owned(), fields }
     }
-}
-
-/// The codes of failures that no status makes.
-pub(super) mod codes {
-    /// No connection: nothing was sent.
-    pub(in super::super) const REFUSED: &str = "Provider.Call.Http.ConnectionFailed";
-    /// The connection was lost.
-    pub(in super::super) const LOST: &str = "Provider.Call.Http.ConnectionClosed";
-    /// The upstream's `responseTimeout` has passed.
-    pub(in super::super) const SLOW: &str = "Provider.Call.Http.ResponseTimeout";
-    /// The response is none.
-    pub(in super::super) const INVALID: &str = "Provider.Call.Http.ProtocolError";
-    /// A Timeout's bound has passed.
-    pub(in super::super) const BOUND: &str = "Provider.Middleware.Timeout.Exceeded";
 }
 
 /// `text` as a name that a route, an upstream or a Step may have.

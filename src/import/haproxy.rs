@@ -1,9 +1,9 @@
 //! `HAProxy`: `backend`, `listen`, `frontend` and `defaults`, with `retries` and `retry-on`.
 
+use super::codes;
 use super::features::{Ejection, Health, balance};
 use super::form::{
-    At, Endpoint, Form, Layer, Notes, Policy, Retry, Retryable, Route, Rule, Status, Upstream,
-    codes, name,
+    At, Endpoint, Form, Layer, Notes, Policy, Retry, Retryable, Route, Rule, Status, Upstream, name,
 };
 use super::haproxy_lines::{Line, Section, sections};
 use super::read::{Reading, duration, is_path, short, url};

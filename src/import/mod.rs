@@ -6,6 +6,8 @@
 //!
 //! Input is bounded: its size by [`MAX_SOURCE`], its depth by each reader.
 
+mod chevere;
+mod codes;
 mod envoy;
 mod envoy_cluster;
 mod features;
@@ -22,9 +24,15 @@ mod nginx;
 mod nginx_next;
 mod nginx_syntax;
 mod nginx_upstream;
+mod noetl;
+mod noetl_rules;
+mod noetl_when;
 mod read;
 mod retry_on;
 mod review;
+mod states;
+mod tokens;
+mod tower;
 mod write;
 mod yaml;
 
@@ -59,6 +67,14 @@ pub enum Kind {
     Nginx,
     /// `HAProxy`: `backend` and `listen` with `retries` and `retry-on`, in its own syntax
     Haproxy,
+    /// AWS Step Functions: `Retry` and `Catch` of tasks, in the Amazon States Language
+    StepFunctions,
+    /// NoETL: tasks with their policy's rules, or with a legacy `retry:`
+    Noetl,
+    /// Chevere Workflow: jobs and their `withRetry`, PHP code
+    Chevere,
+    /// tower: the layers of each `ServiceBuilder`, Rust code
+    Tower,
 }
 
 /// What was written.
@@ -100,6 +116,10 @@ impl Kind {
             Self::EnvoyGateway => "Envoy Gateway",
             Self::Nginx => "NGINX",
             Self::Haproxy => "HAProxy",
+            Self::StepFunctions => "Step Functions",
+            Self::Noetl => "NoETL",
+            Self::Chevere => "Chevere",
+            Self::Tower => "tower",
         }
     }
 
@@ -126,6 +146,22 @@ impl Kind {
                 let whole = sources.keep(name, text);
                 finish(sources, |reading| haproxy::read(reading, whole, text))
             }
+            Self::StepFunctions => {
+                let root = tree(sources, name, text)?;
+                finish(sources, |reading| states::read(reading, &root))
+            }
+            Self::Noetl => {
+                let root = tree(sources, name, text)?;
+                finish(sources, |reading| noetl::read(reading, &root))
+            }
+            Self::Chevere => {
+                let whole = sources.keep(name, text);
+                finish(sources, |reading| chevere::read(reading, whole, text))
+            }
+            Self::Tower => {
+                let whole = sources.keep(name, text);
+                finish(sources, |reading| tower::read(reading, whole, text))
+            }
         }
     }
 }
@@ -151,7 +187,9 @@ pub fn import(kind: Kind, name: &str, text: &str) -> Result<Imported, Box<Refuse
     let mut writer = Writer::default();
     let written = writer.document(&form, head);
     let counts = (form.upstreams.len(), form.routes.len());
-    let lost = writer.lost.into_iter().map(|(at, text)| (at.line, at.column, text)).collect();
+    let lost = writer.lost.into_iter().map(|(at, text)| (at.line, at.column, text));
+    let mut lost: Vec<_> = lost.collect();
+    lost.sort();
     let reviewed = review::review(&written, kind.system());
     let review::Reviewed { text, warnings, errors } = reviewed;
     Ok(Imported { text, lost, counts, warnings, errors })

@@ -1,8 +1,7 @@
 //! NGINX's `proxy_next_upstream` and `error_page`.
 
-use super::form::{
-    At, Catch, Layer, Notes, Policy, Retry, Retryable, Route, Rule, Status, Step, codes,
-};
+use super::codes;
+use super::form::{At, Catch, Layer, Notes, Policy, Retry, Retryable, Route, Rule, Status, Step};
 use super::read::short;
 use super::retry_on::RETRIABLE;
 use crate::language::temporal::Span;

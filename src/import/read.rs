@@ -111,6 +111,16 @@ impl<'s> Reading<'s> {
         span
     }
 
+    /// Seconds, as a number.
+    pub(super) fn seconds(&self, what: &str, node: &Node) -> Option<Time> {
+        let text = node.to_string();
+        let span = duration(text.trim_matches('"'), Some("s"));
+        if span.is_none() {
+            self.type_of(what, node, "a number of seconds");
+        }
+        span
+    }
+
     fn type_of(&self, what: &str, node: &Node, wanted: &str) {
         let seen = match node.as_str() {
             Some(text) => format!("`{}`", short(text)),
@@ -232,6 +242,24 @@ pub(super) fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 100
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+}
+
+/// The endpoint, the host and the path of a URL, if a configuration may have them.
+pub(super) fn address(text: &str) -> Option<(String, String, Option<String>)> {
+    let (secure, rest) = match text.strip_prefix("https://") {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix("http://")?),
+    };
+    let (authority, path) = match rest.find('/') {
+        Some(at) => rest.split_at_checked(at)?,
+        None => (rest, ""),
+    };
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) => (host, Some(port.parse().ok()?)),
+        None => (authority, None),
+    };
+    let path = path.split('?').next().filter(|path| is_path(path)).map(str::to_owned);
+    Some((url(host, port, secure)?, host.to_owned(), path))
 }
 
 /// `http://host:port`, if both can be.

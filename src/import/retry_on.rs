@@ -1,8 +1,7 @@
 //! Envoy's conditions for a retry (`retry_on`), which Istio and Envoy Gateway use, too; and the stack that they make.
 
-use super::form::{
-    At, Backoff, Layer, Notes, Policy, Retry, Retryable, Route, Rule, Status, codes,
-};
+use super::codes;
+use super::form::{At, Backoff, Layer, Notes, Policy, Retry, Retryable, Route, Rule, Status};
 use super::read::short;
 use crate::language::temporal::Span;
 

@@ -69,10 +69,7 @@ fn annotated(
 /// Why what is warned of is written all the same.
 fn reason(code: &str, message: &str, who: &str) -> String {
     match code {
-        "unsafe-retry" => format!(
-            "{who} sends any request again, so this does, too. `retryable: true` in the `match` keeps to those that \
-             may be sent twice."
-        ),
+        "unsafe-retry" => format!("{who} does so, and this keeps that."),
         "no-backoff" => format!("{who} does not wait between these attempts."),
         "idle-bound" => format!("{who} has this bound, although one around it is shorter."),
         "unreachable-route" => format!("{who} has this route behind one that takes its requests."),

@@ -234,14 +234,7 @@ impl Writer {
     }
 
     fn policy(&mut self, policy: &Policy) -> Item {
-        let mut matcher = Vec::new();
-        if !policy.codes.is_empty() {
-            let codes = policy.codes.iter().map(|code| Tree::own(code));
-            matcher.push(("codes", Tree::list(codes)));
-        }
-        if !policy.types.is_empty() {
-            matcher.push(("types", Tree::texts(policy.types.iter().copied())));
-        }
+        let mut matcher = matcher(&policy.codes, &policy.types);
         if policy.retryable {
             matcher.push(("retryable", Tree::word(true)));
         }
@@ -257,8 +250,8 @@ impl Writer {
     }
 
     fn catch(&mut self, clause: &Catch) -> Item {
-        let codes = Tree::list(clause.codes.iter().map(|code| Tree::own(code)));
-        let entries = [("match", Tree::map([("codes", codes)])), ("next", Tree::own(&clause.next))];
+        let matcher = matcher(&clause.codes, &clause.types);
+        let entries = [("match", Tree::map(matcher)), ("next", Tree::own(&clause.next))];
         Item::new(self.notes(&clause.notes), Tree::map(entries))
     }
 
@@ -271,6 +264,18 @@ impl Writer {
 /// The URI of a middleware.
 fn provider(name: &str) -> String {
     format!("mwl:provider.middleware/{name}/v1")
+}
+
+/// The members of a matcher.
+fn matcher(codes: &[String], types: &[&'static str]) -> Vec<(&'static str, Tree)> {
+    let mut matcher = Vec::new();
+    if !codes.is_empty() {
+        matcher.push(("codes", Tree::list(codes.iter().map(|code| Tree::own(code)))));
+    }
+    if !types.is_empty() {
+        matcher.push(("types", Tree::texts(types.iter().copied())));
+    }
+    matcher
 }
 
 fn with_of(with: Tree) -> Tree {

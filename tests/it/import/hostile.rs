@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::source;
 
 /// A sample of each kind.
-const SAMPLES: [(Kind, &str); 8] = [
+const SAMPLES: [(Kind, &str); 19] = [
     (Kind::Istio, "istio-any-5xx.yaml"),
     (Kind::Istio, "istio-service-and-rule.yaml"),
     (Kind::Envoy, "envoy-throttling.yaml"),
@@ -16,6 +16,17 @@ const SAMPLES: [(Kind, &str); 8] = [
     (Kind::Nginx, "nginx-two-servers.conf"),
     (Kind::Nginx, "nginx-any-method.conf"),
     (Kind::Haproxy, "haproxy-another-server.cfg"),
+    (Kind::StepFunctions, "step-functions.json"),
+    (Kind::StepFunctions, "step-functions-by-error.json"),
+    (Kind::Noetl, "noetl-fetch-page.yaml"),
+    (Kind::Noetl, "noetl-three-rules.yaml"),
+    (Kind::Noetl, "noetl-postgres.yaml"),
+    (Kind::Noetl, "noetl-python.yaml"),
+    (Kind::Noetl, "noetl-playbook.yaml"),
+    (Kind::Chevere, "chevere-job.php"),
+    (Kind::Chevere, "chevere-use-cases.php"),
+    (Kind::Chevere, "chevere-workflow.php"),
+    (Kind::Tower, "tower.rs.txt"),
 ];
 
 fn refusal(kind: Kind, text: &str) -> String {
@@ -40,6 +51,10 @@ fn a_file_of_another_kind_says_what_it_is_and_what_is_wanted() {
         (Kind::Envoy, deployment, "there is neither an Envoy route"),
         (Kind::Nginx, "events { }\n", "there is neither an `upstream` nor a `proxy_pass`"),
         (Kind::Haproxy, "global\n  maxconn 5\n", "there is no `backend` and no `listen`"),
+        (Kind::StepFunctions, deployment, "there are no `States` in this"),
+        (Kind::Noetl, deployment, "there is no task of NoETL in this"),
+        (Kind::Chevere, "<?php echo 1;", "no job of Chevere's in this"),
+        (Kind::Tower, "fn main() {}", "there is no `ServiceBuilder::new()` of tower"),
     ] {
         let refused = refusal(kind, text);
         assert!(refused.contains(said) && refused.contains("source:1:1"), "{kind:?}: {refused}");
@@ -67,6 +82,31 @@ fn a_mistake_is_told_with_its_line_and_column() {
             "backend a\n  retries many\n",
             "source:2:3",
             "`many` is no number of retries",
+        ),
+        (
+            Kind::Noetl,
+            "a: { kind: http, spec: { policy: { rules: [{ when: x, then: { do: stop } }] } } }",
+            "source:1:44",
+            "`do` is `stop`",
+        ),
+        (
+            Kind::Chevere,
+            "sync(new A())->withRetry(maxAttempts: 0)",
+            "source:1:26",
+            "`maxAttempts` is 0",
+        ),
+        (
+            Kind::Chevere,
+            "sync(new A())->withRetry(attempts: 2)",
+            "source:1:26",
+            "`withRetry` has no `attempts`",
+        ),
+        (Kind::Tower, "ServiceBuilder::new().timeout(limit)", "source:1:23", "a Timeout wants"),
+        (
+            Kind::StepFunctions,
+            "Type: Task\nRetry: [{ ErrorEquals: [States.ALL], MaxAttempts: -1 }]",
+            "source:2:51",
+            "`MaxAttempts` is a number",
         ),
         (
             Kind::Envoy,
