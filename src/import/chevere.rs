@@ -146,7 +146,7 @@ fn arguments(reading: &Reading<'_>, inner: &[Token]) -> [u64; 3] {
         }
     }
     if values.get(1) == Some(&0) {
-        let span = inner.first().map_or(Span::default(), |token| token.span);
+        let span = inner.first().map_or_else(Span::default, |token| token.span);
         reading.wrong(span, "`maxAttempts` is 0; it is at least 1");
     }
     values
@@ -155,8 +155,7 @@ fn arguments(reading: &Reading<'_>, inner: &[Token]) -> [u64; 3] {
 impl Job {
     fn write(self, reading: &Reading<'_>, several: bool, form: &mut Form) {
         let Self { name: job, span, asynchronous, policy, reads } = self;
-        let named = name(&job);
-        let mut route = Route { name: named.clone(), ..Route::default() };
+        let mut route = Route { name: name(&job), ..Route::default() };
         let taken: Vec<String> = form.routes.iter().map(|route| route.name.clone()).collect();
         route.name = super::form::unique(route.name, &taken);
         route.upstream.clone_from(&route.name);

@@ -69,7 +69,7 @@ pub enum Kind {
     Haproxy,
     /// AWS Step Functions: `Retry` and `Catch` of tasks, in the Amazon States Language
     StepFunctions,
-    /// NoETL: tasks with their policy's rules, or with a legacy `retry:`
+    /// `NoETL`: tasks with their policy's rules, or with a legacy `retry:`
     Noetl,
     /// Chevere Workflow: jobs and their `withRetry`, PHP code
     Chevere,

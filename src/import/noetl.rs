@@ -1,4 +1,4 @@
-//! NoETL: tasks of playbooks, their `spec.policy.rules`, and legacy `retry:` blocks.
+//! `NoETL`: tasks of playbooks, their `spec.policy.rules`, and legacy `retry:` blocks.
 
 use super::form::{Form, Layer, Match, Notes, Route, Upstream, name, unique};
 use super::noetl_rules::{Rules, legacy};

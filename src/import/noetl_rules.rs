@@ -1,4 +1,4 @@
-//! What NoETL's rules do: `retry`, `fail`, `continue`, `jump`, `break`.
+//! What `NoETL`'s rules do: `retry`, `fail`, `continue`, `jump`, `break`.
 
 use std::collections::BTreeSet;
 
@@ -60,10 +60,7 @@ impl Rules {
         let mut delays: Vec<(Option<String>, Option<Time>)> = Vec::new();
         // Rules that fail need a code only if a rule behind them takes the rest.
         let mut failing = Vec::new();
-        let rest: Vec<String> = std::iter::once(codes::ANY_HTTP)
-            .chain(bounded.then_some(codes::BOUND))
-            .map(str::to_owned)
-            .collect();
+        let rest = everything(bounded);
         let prefix = camel(&route.name);
         for (number, Ruled { at, holds, action }) in rules.into_iter().enumerate() {
             let Holds { statuses, transport: also, success, when } = holds;
@@ -136,6 +133,12 @@ impl Rules {
             route.layers.push(Layer::Retry(retry));
         }
     }
+}
+
+/// The codes of all failures of an attempt that no rule of `classify` has named.
+fn everything(bounded: bool) -> Vec<String> {
+    let bound = bounded.then_some(codes::BOUND);
+    std::iter::once(codes::ANY_HTTP).chain(bound).map(str::to_owned).collect()
 }
 
 /// The expression of linear waits, if there are any.

@@ -1,4 +1,4 @@
-//! Conditions of NoETL's rules: the Jinja expressions over an outcome that can be said of a response.
+//! Conditions of `NoETL`'s rules: the Jinja expressions over an outcome that can be said of a response.
 
 /// How deep parentheses may nest.
 const MAX_DEPTH: usize = 30;
@@ -60,11 +60,8 @@ pub(super) fn parse(text: &str) -> Test {
     let inner = inner.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(inner);
     let Some(tokens) = tokens(inner) else { return Test::Unknown };
     let mut parser = Parser { tokens: &tokens, at: 0, depth: 0 };
-    let test = parser.any();
-    match test {
-        Some(test) if parser.at == tokens.len() => test,
-        _ => Test::Unknown,
-    }
+    let read = parser.any().filter(|_| parser.at == tokens.len());
+    read.unwrap_or(Test::Unknown)
 }
 
 impl Test {

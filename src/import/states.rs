@@ -96,10 +96,10 @@ fn state(reading: &Reading<'_>, label: &str, node: &Node, machine: Option<&Node>
     for retrier in retriers {
         retry.policies.extend(policy(reading, retrier, &mut route, &mut retry.notes));
     }
-    if !retry.policies.is_empty() {
-        route.layers.push(Layer::Retry(retry));
-    } else {
+    if retry.policies.is_empty() {
         route.notes.0.append(&mut retry.notes.0);
+    } else {
+        route.layers.push(Layer::Retry(retry));
     }
     let bound = fields.get("TimeoutSeconds");
     if let Some(duration) = bound.and_then(|node| reading.seconds("TimeoutSeconds", node)) {

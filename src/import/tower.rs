@@ -202,7 +202,7 @@ impl Laid<'_> {
                 }
             }
             "RetryLayer" | "retry" => {
-                route.layers.push(Layer::Retry(found.retry(reading, self.span)))
+                route.layers.push(Layer::Retry(found.retry(reading, self.span)));
             }
             "ConcurrencyLimitLayer" | "GlobalConcurrencyLimitLayer" | "concurrency_limit" => {
                 match arguments.first().and_then(whole).filter(|most| *most > 0) {
