@@ -1,6 +1,8 @@
 //! Chevere Workflow: the jobs of PHP code, and their `withRetry`.
 
-use super::form::{Backoff, Form, Layer, Match, Notes, Policy, Retry, Route, Upstream, name};
+use super::form::{
+    Backoff, Form, Layer, MAX_ROUTES, Match, Notes, Policy, Retry, Route, Upstream, name,
+};
 use super::read::{Reading, short};
 use super::tokens::{Piece, Style, Token, tokens};
 use crate::language::temporal::Span as Time;
@@ -31,6 +33,9 @@ pub(super) fn read(reading: &Reading<'_>, whole: Span, text: &str) -> Form {
     }
     let several = jobs.len() > 1;
     for job in jobs {
+        if form.is_full() {
+            break;
+        }
         job.write(reading, several, &mut form);
     }
     form
@@ -39,6 +44,9 @@ pub(super) fn read(reading: &Reading<'_>, whole: Span, text: &str) -> Form {
 fn jobs(reading: &Reading<'_>, tokens: &[Token]) -> Vec<Job> {
     let mut jobs: Vec<Job> = Vec::new();
     for (place, token) in tokens.iter().enumerate() {
+        if jobs.len() > MAX_ROUTES {
+            break;
+        }
         let Some(word) = token.word() else { continue };
         let calls = tokens.get(place + 1).is_some_and(|next| next.is('('));
         if !calls {

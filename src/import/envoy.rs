@@ -25,6 +25,9 @@ pub(super) fn read(reading: &Reading<'_>, root: &Node) -> Form {
     let mut routes = Vec::new();
     find(reading, root, &mut form, &mut routes);
     for (node, host) in routes {
+        if form.is_full() {
+            break;
+        }
         route(reading, node, host.as_ref(), &mut form);
     }
     if form.routes.is_empty() && form.upstreams.is_empty() && form.notes.0.is_empty() {

@@ -4,6 +4,9 @@ use super::codes;
 use super::yaml::{Entry, Tree};
 use crate::language::temporal::Span;
 
+/// How many routes are written. More are of a generated file, for which a generator of ours is the better way.
+pub(super) const MAX_ROUTES: usize = 2000;
+
 /// A place in the source: line and column, counted from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct At {
@@ -47,6 +50,11 @@ pub(super) struct Form {
 }
 
 impl Form {
+    /// Whether there are more routes than are written, so that reading on is of no use.
+    pub(super) fn is_full(&self) -> bool {
+        self.routes.len() > MAX_ROUTES || self.upstreams.len() > MAX_ROUTES
+    }
+
     /// The upstream of this name, which is made if there is none.
     pub(super) fn upstream(&mut self, name: &str) -> Option<&mut Upstream> {
         if !self.upstreams.iter().any(|upstream| upstream.name == name) {

@@ -20,6 +20,9 @@ pub(super) fn read(reading: &Reading<'_>, documents: &[Node]) -> Form {
     let of_kind = |node: &&Node| kind(node).is_some_and(|kind| &*kind == "BackendTrafficPolicy");
     let found = documents.iter().any(|node| of_kind(&node));
     for node in documents {
+        if form.is_full() {
+            break;
+        }
         if of_kind(&node) {
             policy(reading, node, &mut form);
             continue;

@@ -47,6 +47,9 @@ pub(super) fn read(reading: &Reading<'_>, whole: Span, text: &str) -> Form {
     let mut backends = Vec::new();
     let mut fronted = false;
     for section in &sections {
+        if form.is_full() {
+            break;
+        }
         match section.kind {
             "defaults" => {
                 defaults = Settings::default();

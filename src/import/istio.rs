@@ -44,9 +44,15 @@ pub(super) fn read(reading: &Reading<'_>, documents: &[Node]) -> Form {
         upgrade(node, &mut form);
     }
     for node in services {
+        if form.is_full() {
+            break;
+        }
         service(reading, node, &mut form);
     }
     for node in rules {
+        if form.is_full() {
+            break;
+        }
         destination(reading, node, &mut form);
     }
     for (node, kind) in others {
@@ -99,6 +105,9 @@ fn service(reading: &Reading<'_>, node: &Node, form: &mut Form) {
     let service = Service { reading, name: metadata(node), hosts: known };
     let routes = spec.get("http").map_or(&[][..], |routes| reading.items("http", routes));
     for (number, route) in routes.iter().enumerate() {
+        if form.is_full() {
+            break;
+        }
         service.route(route, number, routes.len(), form);
     }
     if routes.is_empty() {
@@ -138,6 +147,9 @@ impl Service<'_, '_> {
             return;
         }
         for matched in matches {
+            if form.is_full() {
+                break;
+            }
             let mut route = route.clone();
             route.matches = self.matching(matched, &mut route.notes);
             if route.rewrite_prefix.is_some() && route.matches.path_prefix.is_none() {

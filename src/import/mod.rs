@@ -43,16 +43,13 @@ use std::fmt;
 
 use clap::ValueEnum;
 
-use self::form::Form;
+use self::form::{Form, MAX_ROUTES};
 use self::read::Reading;
 use self::write::Writer;
 use crate::source::{Diagnostic, Diagnostics, Format, Node, Sources, Span};
 
 /// How many bytes a source may have.
 pub const MAX_SOURCE: usize = 1024 * 1024;
-
-/// How many routes are written. More are of a generated file, for which a generator of ours is the better way.
-const MAX_ROUTES: usize = 2000;
 
 /// A system whose policies are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -217,10 +214,9 @@ fn finish(sources: &Sources, read: impl FnOnce(&Reading<'_>) -> Form) -> Result<
         let diagnostic = Diagnostic::error("nothing-to-import", Span::default(), message);
         found.push(if help.is_empty() { diagnostic } else { diagnostic.with_help(help) });
     }
-    if !found.has_errors() && form.routes.len() > MAX_ROUTES {
+    if !found.has_errors() && form.is_full() {
         let message = format!(
-            "the file makes {} routes; at most {MAX_ROUTES} are written",
-            form.routes.len()
+            "the file makes more than {MAX_ROUTES} routes or upstreams, the most that are written"
         );
         found.push(Diagnostic::error("too-many-routes", Span::default(), message));
     }

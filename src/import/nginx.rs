@@ -31,6 +31,9 @@ const OWN: [&str; 16] = [
     "index",
 ];
 
+/// How many directives of a name a place hands to those below it. NGINX has no bound; nobody writes so many.
+const MAX_INHERITED: usize = 200;
+
 /// What holds at a place, and below it where nothing else is said.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settings {
@@ -102,6 +105,7 @@ impl Reader<'_> {
         for directive in directives {
             let block = directive.block.as_deref();
             match (directive.name(), block) {
+                _ if self.form.is_full() => break,
                 ("location", Some(block)) => {
                     self.walk(block, &settings, Some(directive));
                 }
@@ -183,8 +187,10 @@ impl Reader<'_> {
             }
             "proxy_next_upstream_timeout" => next.within = time(),
             "proxy_intercept_errors" => next.intercepts = first == "on",
-            "error_page" => next.pages.push(self.page(directive)),
-            "proxy_set_header" => {
+            "error_page" if next.pages.len() < MAX_INHERITED => {
+                next.pages.push(self.page(directive));
+            }
+            "proxy_set_header" if settings.headers.len() < MAX_INHERITED => {
                 // A level that sets one does not inherit any.
                 if !*own_headers {
                     settings.headers.clear();

@@ -1,6 +1,6 @@
 //! `NoETL`: tasks of playbooks, their `spec.policy.rules`, and legacy `retry:` blocks.
 
-use super::form::{Form, Layer, Match, Notes, Route, Upstream, name, unique};
+use super::form::{Form, Layer, MAX_ROUTES, Match, Notes, Route, Upstream, name, unique};
 use super::noetl_rules::{Rules, legacy};
 use super::read::{Fields, Reading, address, is_path, is_token, short};
 use crate::language::temporal::Span as Time;
@@ -88,7 +88,10 @@ fn find<'n>(
     if tool && !playbook && known.iter().any(|key| node.get(key).is_some()) {
         let label = own.unwrap_or_else(|| label.to_owned());
         let retry = node.get("retry").or(retry);
-        return tasks.push(Task { label, node, retry });
+        if tasks.len() <= MAX_ROUTES {
+            tasks.push(Task { label, node, retry });
+        }
+        return;
     }
     for item in node.as_array().unwrap_or_default() {
         find(item, label, retry, depth + 1, tasks);

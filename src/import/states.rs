@@ -60,6 +60,9 @@ fn machines(reading: &Reading<'_>, node: &Node, form: &mut Form) -> bool {
     if let Some(states) = node.get("States").and_then(Node::as_object) {
         found = true;
         for member in states {
+            if form.is_full() {
+                break;
+            }
             let kind = member.value.get("Type").and_then(Node::as_str).map_or("", |kind| kind);
             let at = reading.at(member.key_span);
             match kind {
@@ -148,7 +151,7 @@ fn policy(
     notes: &mut Notes,
 ) -> Option<Policy> {
     let fields = reading.fields("Retry", node)?;
-    let Selected { codes, types } = selected(reading, &fields, route, notes);
+    let Selected { codes, types } = selected(reading, &fields, route, notes, Retryable::Yes);
     let seconds = |key| fields.get(key).and_then(|node| reading.seconds(key, node));
     let initial = seconds("IntervalSeconds").unwrap_or(SECOND);
     let rate = fields.get("BackoffRate").and_then(|node| reading.number("BackoffRate", node));
@@ -184,6 +187,7 @@ fn selected(
     fields: &Fields<'_>,
     route: &mut Route,
     notes: &mut Notes,
+    retryable: Retryable,
 ) -> Selected {
     let mut selected = Selected::default();
     for error in fields.get("ErrorEquals").map_or(&[][..], |n| reading.items("ErrorEquals", n)) {
@@ -206,7 +210,7 @@ fn selected(
                         route.classify.push(Rule {
                             statuses: vec![Status::One(status)],
                             code: text.to_owned(),
-                            retryable: Some(Retryable::Yes),
+                            retryable: Some(retryable),
                             ..Rule::default()
                         });
                     }
@@ -226,7 +230,8 @@ fn selected(
 fn catch(reading: &Reading<'_>, node: &Node, machine: Option<&Node>, route: &mut Route) {
     let Some(fields) = reading.fields("Catch", node) else { return };
     let mut notes = Notes::default();
-    let Selected { mut codes, types } = selected(reading, &fields, route, &mut notes);
+    let Selected { mut codes, types } =
+        selected(reading, &fields, route, &mut notes, Retryable::No);
     let Some(next) = fields.get("Next").and_then(|node| reading.text("Next", node)) else { return };
     fields.skip(&["ResultPath", "Comment", "Assign", "Output"]);
     fields.rest(reading, "the catcher", &mut notes);

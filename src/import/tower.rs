@@ -48,6 +48,9 @@ pub(super) fn read(reading: &Reading<'_>, whole: Span, text: &str) -> Form {
         reading.not_this(whole, message, "give Rust code with a `ServiceBuilder` and its layers");
     }
     for start in &starts {
+        if form.is_full() {
+            break;
+        }
         let before = tokens.get(..*start).unwrap_or_default();
         let assigned = before.last().is_some_and(|token| token.is('='));
         let named = before.len().checked_sub(2).and_then(|at| before.get(at)).and_then(Token::word);

@@ -20,7 +20,7 @@ fn step_functions_ignores_a_task_that_failed_four_times() {
 
 #[test]
 fn step_functions_selects_by_error() {
-    let text = written(Kind::StepFunctions, "step-functions-by-error.json", 3, &[]);
+    let text = written(Kind::StepFunctions, "step-functions-by-error.json", 3, &["unsafe-retry"]);
     plays(
         &text,
         &[
@@ -31,6 +31,12 @@ fn step_functions_selects_by_error() {
         ],
     );
 }
+
+/// What services in front of a database and of a program say.
+const DEADLOCK: &str = "409,content-type=application/json,body={\"code\":\"40P01\"}";
+const UNIQUE: &str = "409,content-type=application/json,body={\"code\":\"23505\"}";
+const LATE: &str = "500,content-type=application/json,body={\"message\":\"Connection Timeout\"}";
+const WRONG: &str = "500,content-type=application/json,body={\"message\":\"no such column\"}";
 
 const BUSY: [f64; 9] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0];
 
@@ -68,8 +74,6 @@ fn noetl_has_three_rules_for_three_kinds_of_errors() {
 #[test]
 fn noetl_retries_what_a_database_says() {
     let text = written(Kind::Noetl, "noetl-postgres.yaml", 1, &[]);
-    const DEADLOCK: &str = "409,content-type=application/json,body={\"code\":\"40P01\"}";
-    const UNIQUE: &str = "409,content-type=application/json,body={\"code\":\"23505\"}";
     let store = "POST /rows";
     plays(
         &text,
@@ -85,9 +89,6 @@ fn noetl_retries_what_a_database_says() {
 #[test]
 fn noetl_retries_by_a_message() {
     let text = written(Kind::Noetl, "noetl-python.yaml", 1, &["unbounded-delay"]);
-    const LATE: &str =
-        "500,content-type=application/json,body={\"message\":\"Connection Timeout\"}";
-    const WRONG: &str = "500,content-type=application/json,body={\"message\":\"no such column\"}";
     plays(
         &text,
         &[

@@ -1,6 +1,8 @@
 //! `import`: published policies of other systems and the examples of others' documentation. What is written is a snapshot,
 //! passes `check`, and behaves as its source does, in virtual time.
 
+/// The command itself.
+mod command;
 /// The examples of other documents.
 mod examples;
 /// Files that are wrong, and arbitrary ones.
