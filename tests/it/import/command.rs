@@ -17,7 +17,7 @@ fn the_configuration_and_the_summary_have_an_output_each() {
     assert!(written.starts_with("# From Istio, by `mwl-proxy import`.\nlisteners: "), "{written}");
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.starts_with(&format!("{file}: 1 upstream, 1 route.\n")), "{said}");
-    assert!(said.contains(&format!("\n  {file}:34:9: `maxRetries: 3` at once")), "{said}");
+    assert!(said.contains(&format!("\n  {file}:34:21: `maxRetries: 3` at once")), "{said}");
     let directory = Directory::new();
     let written = directory.write("written.yaml", &written);
     let output = run(&["check", "--strict", written.to_str().unwrap()]);

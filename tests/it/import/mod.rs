@@ -7,6 +7,8 @@ mod command;
 mod examples;
 /// Files that are wrong, and arbitrary ones.
 mod hostile;
+/// Published policies of systems without an importer.
+mod others;
 /// Published policies.
 mod published;
 
