@@ -28,6 +28,8 @@ mod guide;
 mod holds;
 /// Hostile expressions, wherever an expression can stand.
 mod hostile;
+/// The policies of other systems.
+mod import;
 /// Middlewares that keep state.
 mod keeps;
 /// The page of the language: its functions are run, its providers are those of the catalog.
