@@ -195,10 +195,9 @@ async fn a_unix_socket_is_checked() {
     let directory = crate::support::program::Directory::new();
     let path = directory.path("app.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
-    let keys = format!("{OFTEN}");
     let proxy = Proxy::start(&config(
         &[format!("unix:{}", path.display()), "http://127.0.0.1:1".into()],
-        &keys,
+        OFTEN,
     ));
     let shown = |place: usize| {
         proxy.server.runtime().upstream_summaries().remove(0).endpoints.remove(place)
