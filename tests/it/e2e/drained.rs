@@ -1,28 +1,36 @@
 //! Endpoints that an operator drains.
 
-use serde_json::json;
+use std::net::SocketAddr;
 
-use crate::support::client::{ask, get, request};
+use serde_json::{Value, json};
+
+use crate::support::client::{Answer, ask, get, request};
 use crate::support::origin::{Origin, answer};
 use crate::support::program::{Proxy, configuration};
+
+/// A file with one upstream of these two endpoints.
+fn file(first: SocketAddr, second: SocketAddr) -> String {
+    let one = configuration(&[("billing", first)], "  - { name: r, upstream: billing }\n");
+    one.replace(&format!("\"http://{first}\""), &format!("'http://{first}', 'http://{second}'"))
+}
+
+fn act(proxy: &Proxy, endpoint: &str, what: &str, fields: &[(&str, &str)]) -> Answer {
+    let path = format!("/upstreams/billing/endpoints/{endpoint}/{what}");
+    ask(proxy.admin, request("POST", &path, fields, b""))
+}
+
+/// The first endpoint, as it is shown.
+fn first_of(proxy: &Proxy) -> Value {
+    get(proxy.admin, "/upstreams").json()["upstreams"][0]["endpoints"][0].clone()
+}
 
 #[test]
 fn an_endpoint_is_drained_and_restored_by_hand() {
     let origins = [(); 2].map(|()| Origin::always(answer(200, &[], "")));
     let [first, second] = origins.each_ref().map(|origin| origin.address);
-    let route = "  - { name: r, upstream: billing }\n";
-    let file = configuration(&[("billing", first)], route)
-        .replace(&format!("\"http://{first}\""), &format!("'http://{first}', 'http://{second}'"));
-    let proxy = Proxy::start(&file);
-    let act = |what: &str| {
-        let path = format!("/upstreams/billing/endpoints/{first}/{what}");
-        ask(proxy.admin, request("POST", &path, &[], b""))
-    };
-    let drained = act("drain");
-    assert_eq!(
-        (drained.status, &drained.json()["endpoints"][0]["state"]),
-        (200, &json!("drained"))
-    );
+    let proxy = Proxy::start(&file(first, second));
+    let drained = act(&proxy, &first.to_string(), "drain", &[]);
+    assert_eq!(drained.json()["endpoints"][0]["state"], "drained");
     for _ in 0..6 {
         assert_eq!(get(proxy.address, "/a").status, 200);
     }
@@ -30,39 +38,41 @@ fn an_endpoint_is_drained_and_restored_by_hand() {
     let what = format!("billing/{first}");
     let shown = get(proxy.admin, "/upstreams").json();
     assert_eq!(shown["switches"], json!([{ "kind": "drain", "what": what, "secondsLeft": null }]));
-    let endpoint = &shown["upstreams"][0]["endpoints"][0];
-    assert_eq!(
-        (&endpoint["endpoint"], &endpoint["why"]),
-        (&json!(first), &json!("an operator has drained it"))
-    );
-    assert_eq!(
-        shown["upstreams"][0]["endpoints"][1]["attempts"],
-        json!({ "success": 6, "failure": 0 })
-    );
-    // A reload of another file with the same upstream, and one without it, leave it so.
-    for file in
-        [file.replace("name: r,", "name: s,"), file.replace("billing", "other"), file.clone()]
-    {
+    let attempts = &shown["upstreams"][0]["endpoints"][1]["attempts"];
+    assert_eq!(*attempts, json!({ "success": 6, "failure": 0 }));
+    assert_eq!(first_of(&proxy)["why"], "an operator has drained it");
+    assert_eq!(act(&proxy, &first.to_string(), "restore", &[]).status, 200);
+    assert_eq!(get(proxy.admin, "/upstreams").json()["switches"], json!([]));
+    assert_eq!(first_of(&proxy)["state"], "up");
+}
+
+/// Of another file with the same upstream, of one without it, and of the first one again.
+#[test]
+fn a_drain_outlives_reloads() {
+    let origins = [(); 2].map(|()| Origin::always(answer(200, &[], "")));
+    let [first, second] = origins.each_ref().map(|origin| origin.address);
+    let text = file(first, second);
+    let proxy = Proxy::start(&text);
+    assert_eq!(act(&proxy, &first.to_string(), "drain", &[]).status, 200);
+    for file in [text.replace("name: r,", "name: s,"), text.replace("billing", "other"), text] {
         proxy.rewrite(&file);
         assert_eq!(ask(proxy.admin, request("POST", "/reload", &[], b"")).status, 200);
     }
-    assert_eq!(
-        get(proxy.admin, "/upstreams").json()["upstreams"][0]["endpoints"][0]["state"],
-        "drained"
-    );
-    assert_eq!(act("restore").status, 200);
-    assert_eq!(get(proxy.admin, "/upstreams").json()["switches"], json!([]));
-    let strange = request(
-        "POST",
-        &format!("/upstreams/billing/endpoints/{first}/drain"),
-        &[("Origin", "http://a.test")],
-        b"",
-    );
-    assert_eq!(ask(proxy.admin, strange).status, 403);
-    for unknown in ["/upstreams/none/endpoints/a:1/drain", "/upstreams/billing/endpoints/a:1/drain"]
-    {
-        let answer = ask(proxy.admin, request("POST", unknown, &[], b""));
-        assert_eq!(answer.status, 404);
-        assert!(String::from_utf8_lossy(&answer.body).contains("`"), "it says what there is");
-    }
+    assert_eq!(first_of(&proxy)["state"], "drained");
+}
+
+#[test]
+fn who_asks_for_another_endpoint_or_from_another_page_is_told_so() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let proxy = Proxy::start(&file(origin.address, SocketAddr::from(([127, 0, 0, 1], 1))));
+    let unknown = act(&proxy, "a:1", "drain", &[]);
+    let said = String::from_utf8(unknown.body).unwrap();
+    let all = format!("`billing` has no endpoint `a:1`; it has {}, 127.0.0.1:1\n", origin.address);
+    assert_eq!((unknown.status, said), (404, all));
+    let none = request("POST", "/upstreams/none/endpoints/a:1/drain", &[], b"");
+    assert_eq!(ask(proxy.admin, none).status, 404);
+    let strange = [("Origin", "http://a.test")];
+    let endpoint = origin.address.to_string();
+    assert_eq!(act(&proxy, &endpoint, "drain", &strange).status, 403);
+    assert_eq!(first_of(&proxy)["state"], "up");
 }

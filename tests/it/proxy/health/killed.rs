@@ -95,6 +95,30 @@ struct Killed {
     later: f64,
 }
 
+/// The share of attempts that an endpoint gets while so much time passes and so many requests are made, at least.
+async fn share_of(
+    (proxy, load, endpoint): (&Proxy, &Load, SocketAddr),
+    during: Duration,
+    least: u64,
+) -> f64 {
+    let before = (attempts(proxy, endpoint), load.asked());
+    load.more(least).await;
+    sleep(during).await;
+    let (to, of) = (attempts(proxy, endpoint) - before.0, load.asked() - before.1);
+    #[expect(clippy::cast_precision_loss, reason = "small numbers")]
+    let share = to as f64 / of as f64;
+    share
+}
+
+/// In the full size, waits until its share has grown, and checks that it is a third.
+async fn until_whole(share: (&Proxy, &Load, SocketAddr)) {
+    if size(0, 1) == 1 {
+        sleep(Duration::from_secs(8)).await;
+        let whole = share_of(share, Duration::from_secs(1), 1).await;
+        assert!((0.3..0.36).contains(&whole), "{whole}");
+    }
+}
+
 async fn kill(route: &str) -> Killed {
     let listeners = [(); 3].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
     let behind = |listener: std::net::TcpListener| {
@@ -116,26 +140,14 @@ async fn kill(route: &str) -> Killed {
     // An ejection ends before checks have found it unhealthy; after that it stays out.
     load.more(size(200, 2_000)).await;
     sleep(Duration::from_millis(500)).await;
-    let share = async |during: Duration, least: u64| {
-        let before = (attempts(&proxy, address), load.asked());
-        load.more(least).await;
-        sleep(during).await;
-        let (to, of) = (attempts(&proxy, address) - before.0, load.asked() - before.1);
-        #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-        let share = to as f64 / of as f64;
-        share
-    };
-    let out = share(Duration::ZERO, size(2_000, 50_000)).await;
+    let share = (&*proxy, &load, address);
+    let out = share_of(share, Duration::ZERO, size(2_000, 50_000)).await;
     let back = Upstream::behind(TcpListener::bind(address).await.unwrap(), "x");
     until(&proxy, address, 1).await;
-    let begun = share(Duration::from_secs(1), 1).await;
+    let begun = share_of(share, Duration::from_secs(1), 1).await;
     sleep(Duration::from_secs(2)).await;
-    let later = share(Duration::from_secs(1), 1).await;
-    if size(0, 1) == 1 {
-        sleep(Duration::from_secs(8)).await;
-        let whole = share(Duration::from_secs(1), 1).await;
-        assert!((0.3..0.36).contains(&whole), "{whole}");
-    }
+    let later = share_of(share, Duration::from_secs(1), 1).await;
+    until_whole(share).await;
     let asked = load.asked();
     let failed = load.end().await;
     drop((first, second, back));
@@ -144,7 +156,10 @@ async fn kill(route: &str) -> Killed {
 
 #[expect(clippy::print_stderr, reason = "the figures are what the test is for")]
 fn judge(what: &str, killed: &Killed, most: u64) {
-    eprintln!("{what}: {killed:?}");
+    let Killed { failed, asked, out, first, later } = killed;
+    eprintln!(
+        "{what}: {failed} of {asked} failed; its share of attempts: {out:.4} once it was out, {first:.3} at first, {later:.3} later"
+    );
     assert!(killed.failed <= most, "{killed:?}");
     assert!(killed.out < 0.01, "{killed:?}");
     assert!((0.01..0.15).contains(&killed.first), "it begins slowly: {killed:?}");

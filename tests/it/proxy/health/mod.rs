@@ -195,10 +195,9 @@ async fn a_unix_socket_is_checked() {
     let directory = crate::support::program::Directory::new();
     let path = directory.path("app.sock");
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
-    let keys = format!("{OFTEN}");
     let proxy = Proxy::start(&config(
         &[format!("unix:{}", path.display()), "http://127.0.0.1:1".into()],
-        &keys,
+        OFTEN,
     ));
     let shown = |place: usize| {
         proxy.server.runtime().upstream_summaries().remove(0).endpoints.remove(place)
@@ -281,4 +280,31 @@ async fn failed_attempts_in_a_row_eject_and_a_success_between_them_does_not() {
         proxy.ask(GET).await;
     }
     assert_eq!(asked(&second), 9);
+}
+
+#[tokio::test]
+async fn the_example_leaves_out_what_is_down() {
+    let well = Arc::new(AtomicBool::new(false));
+    let first = checked(&well).await;
+    let others = [
+        Upstream::play([always(200, "", "x")]).await,
+        Upstream::play([always(200, "", "x")]).await,
+    ];
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/config/health.yaml");
+    let text = std::fs::read_to_string(path).unwrap();
+    let text = text
+        .replace("127.0.0.1:8080", "127.0.0.1:0")
+        .replace("127.0.0.1:3001", &first.address.to_string())
+        .replace("127.0.0.1:3002", &others[0].address.to_string())
+        .replace("127.0.0.1:3003", &others[1].address.to_string())
+        .replace("ledger.internal:50051", "127.0.0.1:1")
+        .replace("interval: PT5S", "interval: PT0.02S");
+    let proxy = Proxy::whole(&text, &Files::new());
+    let first_of = || proxy.server.runtime().upstream_summaries().remove(0).endpoints.remove(0);
+    proxy.until(|_| first_of().state == "unhealthy").await;
+    let before = asked(&first);
+    for _ in 0..6 {
+        assert_eq!(proxy.ask(GET).await.status, 200);
+    }
+    assert_eq!(asked(&first), before);
 }
