@@ -8,6 +8,7 @@ use super::*;
 use crate::language::clock::Clock;
 use crate::language::provider::{InstalledFor, LoadId};
 use crate::language::temporal::Timestamp;
+use crate::proxy::code;
 use crate::proxy::meaning::{self, retry_after};
 use crate::proxy::store::Stores;
 use crate::source::{Format, Sources};
