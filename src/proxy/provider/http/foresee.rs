@@ -275,7 +275,7 @@ fn constant_key(call: WrittenCall<'_>, found: &mut Diagnostics) {
     let fields = call.argument("headers").and_then(Node::as_object).unwrap_or_default();
     let field =
         fields.iter().find(|field| field.key.eq_ignore_ascii_case(IDEMPOTENCY_KEY.as_str()));
-    let written = call.argument("idempotencyKey").or(field.map(|field| &field.value));
+    let written = call.argument("idempotencyKey").or_else(|| field.map(|field| &field.value));
     let Some(key) = written.filter(|key| is_constant_text(key)) else {
         return;
     };
