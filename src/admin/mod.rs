@@ -324,6 +324,7 @@ fn executions(query: &str) -> Result<Filter, String> {
         match (&*name, &*value) {
             ("route", _) => filter.route = Some(value.into_owned()),
             ("execution", _) => filter.execution = Some(value.into_owned()),
+            ("request", _) => filter.request = Some(value.into_owned()),
             ("outcome", "success") => filter.kind = Some(Kind::Success),
             ("outcome", "degraded") => filter.kind = Some(Kind::Degraded),
             ("outcome", "failure") => filter.kind = Some(Kind::Failure),
@@ -332,7 +333,7 @@ fn executions(query: &str) -> Result<Filter, String> {
                     "`outcome` is `{value}`; wanted: success, degraded or failure\n"
                 ));
             }
-            _ => return Err(unknown(&name, "route, outcome, execution")),
+            _ => return Err(unknown(&name, "route, outcome, execution, request")),
         }
     }
     Ok(filter)

@@ -12,10 +12,10 @@ use ::http::HeaderValue;
 use super::memory::Parsers;
 use super::message::refusal::Reason;
 use super::middleware::EntryHost;
-use super::provider::http::{HttpProvider, RouteFacts};
+use super::provider::http::{HttpProvider, RouteFacts, UpstreamFacts};
 use super::proxy_header::receive::HeaderFailure;
 use super::settings::{
-    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Protocol, Settings, Verdict,
+    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Settings, Verdict,
 };
 use super::site::facts::Facts;
 use super::site::route::Router;
@@ -72,10 +72,10 @@ impl Runtime {
             upstreams.into_iter().map(|upstream| known.upstream(upstream, metrics)).collect();
         let names = upstreams.iter().map(|shared| Arc::clone(&shared.settings.name));
         let names: HashMap<Arc<str>, usize> = names.zip(0..).collect();
-        let http2 = upstreams.iter().map(|shared| shared.settings.protocol == Protocol::Http2);
         let responds = upstreams.iter().map(|shared| shared.settings.response_timeout);
+        let facts = upstreams.iter().map(|shared| UpstreamFacts::of(&shared.settings));
         let mut builder = Builder {
-            http2: http2.collect(),
+            facts: facts.collect(),
             responds: responds.collect(),
             catalog,
             metrics,
@@ -179,8 +179,8 @@ struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
-    /// Which upstreams speak HTTP/2.
-    http2: Arc<[bool]>,
+    /// What is known of the upstreams.
+    facts: Arc<[UpstreamFacts]>,
     /// Within which time each begins a response; zero: nothing bounds that.
     responds: Vec<Duration>,
     stage: Option<&'a Arc<Stage>>,
@@ -192,7 +192,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn route(&mut self, route: settings::Route) -> Result<(Route, Diagnostics), Diagnostics> {
-        let facts = RouteFacts::of(&route, Arc::clone(&self.http2));
+        let facts = RouteFacts::of(&route, Arc::clone(&self.facts));
         let settings::Route {
             name,
             span,

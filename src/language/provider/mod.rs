@@ -35,5 +35,5 @@ pub use draws::Draws;
 pub use identity::{Identity, OperationKey};
 pub use installation::{Installation, InstalledFor, LoadId};
 pub use reruns::RerunGate;
-pub use rising::{Foreseen, Gone, Kind, Rising};
+pub use rising::{Argument, Foreseen, Gone, Kind, Rising};
 pub use written::{Arguments, WrittenCall, WrittenEntry, words};

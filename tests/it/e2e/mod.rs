@@ -16,10 +16,10 @@ mod clock;
 mod commands;
 /// Every scenario through `flow run`.
 mod corpus;
-/// Endpoints that an operator drains.
-mod drained;
 /// The proxy at a laptop.
 mod dev;
+/// Endpoints that an operator drains.
+mod drained;
 /// Stopping with tunnels and HTTP/2.
 mod draining;
 /// `explain`.

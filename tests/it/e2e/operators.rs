@@ -60,7 +60,7 @@ fn the_access_log_has_a_record_of_each_request_and_its_attempts() {
             attempt.as_object_mut().unwrap().remove(measured);
         }
     }
-    for measured in ["duration", "time"] {
+    for measured in ["duration", "time", "request"] {
         found.as_object_mut().unwrap().remove(measured);
     }
     let endpoint = origin.address.to_string();
@@ -107,6 +107,21 @@ fn failures_and_refusals_are_written_where_only_they_are_wanted() {
             (json!("/elsewhere"), Value::Null, json!("Proxy.NoRoute")),
         ]
     );
+}
+
+#[test]
+fn requests_to_which_a_client_gave_one_id_are_told_apart() {
+    let origin = Origin::always(answer(500, &[], ""));
+    let proxy = Proxy::start(&configuration(&[("billing", origin.address)], RETRIED));
+    for path in ["/pay/one", "/pay/two"] {
+        assert_eq!(ask(proxy.address, with_id("GET", path, "same", "")).status, 500);
+    }
+    let both = get(proxy.admin, "/executions?execution=same").json();
+    let [two, one] = both["executions"].as_array().unwrap().as_slice() else { panic!("{both}") };
+    assert_ne!(one["request"], two["request"]);
+    let page = format!("/executions?request={}", one["request"].as_str().unwrap());
+    let found = get(proxy.admin, &page).json();
+    assert_eq!(found["executions"], json!([one]));
 }
 
 #[test]

@@ -7,10 +7,10 @@ mod flows;
 mod limits;
 /// The same as JSON.
 mod machines;
-/// Circuit breakers and limits of concurrency.
-mod protections;
 /// Many requests, and two configurations.
 mod many;
+/// Circuit breakers and limits of concurrency.
+mod protections;
 /// What Retry does with the upstreams' responses.
 mod retrying;
 /// Which route matches a request, and why the others do not.

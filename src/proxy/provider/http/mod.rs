@@ -29,7 +29,7 @@ use crate::language::value::Value;
 use crate::proxy::settings::Paths;
 use crate::source::Diagnostics;
 
-pub(crate) use self::foresee::RouteFacts;
+pub(crate) use self::foresee::{RouteFacts, UpstreamFacts};
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("http.v1.json")));

@@ -36,6 +36,7 @@ impl Model {
                 if let Some((at, owner)) = interrupted
                     && at < end
                 {
+                    self.meets(at, owner);
                     self.now = end;
                     return self.unwind(owner, true, vec![]);
                 }
@@ -61,6 +62,7 @@ impl Model {
             if let Some((at, owner)) = interruption
                 && at < end
             {
+                self.meets(at, owner);
                 self.now = self.now.max(at);
                 let unwind = self.unwind(owner, true, vec![]);
                 let Rise::Unwind { chain, .. } = &unwind else {
