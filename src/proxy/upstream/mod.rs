@@ -61,7 +61,7 @@ pub(crate) struct Upstream {
     /// Its endpoint, if it has one that never changes.
     only: Option<Arc<WorkerEndpoint>>,
     /// Its endpoints.
-    view: Mutex<View>,
+    view: Arc<Mutex<View>>,
     draws: Draws,
     /// How many requests may be at the upstream.
     capacity: Arc<Capacity>,
@@ -95,11 +95,13 @@ impl Upstream {
         let pool = Pool::new(settings.keep_alive, settings.max_idle);
         // A rehearsal draws the same each time.
         let seed = if stage.is_some() { 0 } else { rand::random() };
+        let view = Arc::new(Mutex::new(View::new()));
+        common.endpoints.shown_by(&view);
         Self {
             settings,
             metrics: Arc::clone(&common.metrics),
             only: only(&common.endpoints),
-            view: Mutex::new(View::new()),
+            view,
             draws: Draws::seeded(seed),
             capacity: Capacity::new(Arc::clone(&common.places)),
             pool: Mutex::new(pool),

@@ -13,7 +13,7 @@ mod worker;
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
 use tokio::time::Instant;
@@ -42,8 +42,8 @@ pub(crate) struct Endpoints {
     version: AtomicU64,
     /// Whose turn it is.
     turn: AtomicUsize,
-    /// Held by the one who changes `present`.
-    changing: Mutex<()>,
+    /// Held by the one who changes `present`: the views of the workers, which may not need theirs for long.
+    views: Mutex<Vec<Weak<Mutex<View>>>>,
 }
 
 /// What all workers know about one endpoint. It lives as long as the upstream's settings do not change, and its name has
@@ -89,7 +89,7 @@ impl Endpoints {
             present: ArcSwap::default(),
             version: AtomicU64::new(0),
             turn: AtomicUsize::new(0),
-            changing: Mutex::new(()),
+            views: Mutex::default(),
         };
         let listed = settings.endpoints.iter().enumerate().map(|(place, at)| {
             Arc::new(made.state((place, at), at.address(), Arc::clone(&at.authority), None))
@@ -108,13 +108,20 @@ impl Endpoints {
         self.version.load(Ordering::Acquire)
     }
 
+    /// `view` shows these endpoints. It is emptied when they change, so that nobody keeps those that are gone.
+    pub(super) fn shown_by(&self, view: &Arc<Mutex<View>>) {
+        let mut views = lock(&self.views);
+        views.retain(|view| view.strong_count() > 0);
+        views.push(Arc::downgrade(view));
+    }
+
     /// The name of the entry `at`, in this `place` of the configuration, has these `addresses`, at least one.
     pub(super) fn found(
         &self,
         (place, at): (usize, &settings::Endpoint),
         addresses: &[SocketAddr],
     ) {
-        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let views = lock(&self.views);
         let before = self.present();
         let chosen = chosen(addresses);
         let known = |address: &SocketAddr| {
@@ -137,6 +144,9 @@ impl Endpoints {
         }
         self.present.store(Arc::new(present));
         self.version.fetch_add(1, Ordering::Release);
+        for view in views.iter().filter_map(Weak::upgrade) {
+            lock(&view).clear();
+        }
     }
 
     /// The next turn.
@@ -216,6 +226,10 @@ fn chosen(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     chosen.sort_unstable();
     chosen.dedup();
     chosen
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -45,6 +45,20 @@ fn each_address_of_a_name_is_an_endpoint() {
     assert!(listed(&endpoints)[1].1 > two[2].1);
 }
 
+/// A worker that has nothing to do does not keep its series and its condition.
+#[test]
+fn nobody_keeps_an_endpoint_that_is_gone() {
+    let (endpoints, settings) = endpoints(&["a.test:80"]);
+    let at = (0, &settings.endpoints[0]);
+    let view = Arc::new(Mutex::new(View::new()));
+    endpoints.shown_by(&view);
+    endpoints.found(at, &addresses(&["10.0.0.2:80", "10.0.0.3:80"]));
+    view.lock().unwrap().refresh(&endpoints);
+    let left = Arc::downgrade(&endpoints.present()[1]);
+    endpoints.found(at, &addresses(&["10.0.0.2:80"]));
+    assert!(left.upgrade().is_none());
+}
+
 #[test]
 fn what_is_known_outlives_another_name() {
     let (endpoints, settings) = endpoints(&["a.test:80"]);

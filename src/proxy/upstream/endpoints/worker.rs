@@ -110,6 +110,11 @@ impl View {
         Self { version: None, all: Vec::new(), order: Vec::new() }
     }
 
+    /// Shows nothing again.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new();
+    }
+
     /// Shows the present list.
     pub(crate) fn refresh(&mut self, endpoints: &Endpoints) {
         let version = endpoints.version();

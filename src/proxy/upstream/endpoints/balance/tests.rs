@@ -58,6 +58,8 @@ fn turns_are_as_smooth_as_nginx_s() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
     #[test]
     fn each_comes_up_as_often_as_its_weight_says(weights in prop::collection::vec(1_u32..20, 1..8)) {
         let turn = AtomicUsize::new(0);
