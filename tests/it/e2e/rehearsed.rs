@@ -95,7 +95,7 @@ fn calm(value: &mut Value) {
         backoff.insert("initial".into(), "PT0.05S".into());
         backoff.insert("max".into(), "PT1S".into());
     }
-    let fault = value.get("status").or(value.get("reset")).or(value.get("delay")).is_some();
+    let fault = ["status", "reset", "delay"].iter().any(|name| value.get(name).is_some());
     if fault && value.get("share").is_some_and(Value::is_number) {
         value["share"] = json!(1);
     }
@@ -124,7 +124,7 @@ fn happens(case: &Case, file: &str) -> (Came, Gaps) {
     let ended = || {
         let page = get(proxy.admin, "/executions");
         let listed: Value = serde_json::from_str(page.text()).unwrap();
-        let list = listed.as_array().cloned().or(listed["executions"].as_array().cloned());
+        let list = listed.as_array().cloned().or_else(|| listed["executions"].as_array().cloned());
         list.and_then(|list| list.first().cloned())
     };
     // The record is there once the cleanups have ended, which is after the answer.
@@ -141,9 +141,9 @@ fn happens(case: &Case, file: &str) -> (Came, Gaps) {
     let mut spans = Vec::new();
     let attempts = record["attempts"].as_array().unwrap().iter().map(|attempt| {
         let cleanup = attempt["cleanup"] == true;
-        let began = number(attempt, "began");
+        let start = number(attempt, "began");
         if !cleanup {
-            spans.push((began, began + number(attempt, "took")));
+            spans.push((start, start + number(attempt, "took")));
         }
         let ended =
             attempt["code"].as_str().map_or_else(|| attempt["status"].to_string(), str::to_owned);
@@ -155,8 +155,8 @@ fn happens(case: &Case, file: &str) -> (Came, Gaps) {
         )
     });
     let attempts = attempts.collect();
-    let came = Came { status: got.status.into(), body: masked(got.text()), attempts };
-    (came, gaps(&spans))
+    let outcome = Came { status: got.status.into(), body: masked(got.text()), attempts };
+    (outcome, gaps(&spans))
 }
 
 fn said(case: &Case, file: &Path) -> (Came, Gaps) {
@@ -187,12 +187,12 @@ fn said(case: &Case, file: &Path) -> (Came, Gaps) {
         }
         attempts.push((step, event["attempt"].as_u64().unwrap(), cleanup, ended));
     }
-    let came = Came {
+    let outcome = Came {
         status: told["response"]["status"].as_u64().unwrap(),
         body: masked(told["response"]["body"].as_str().unwrap()),
         attempts,
     };
-    (came, gaps(&spans))
+    (outcome, gaps(&spans))
 }
 
 fn gaps(spans: &[(f64, f64)]) -> Gaps {
@@ -231,7 +231,7 @@ fn every_file_does_what_explain_says_of_it() {
                 return answer(200, &[], "");
             }
             let place = number.fetch_add(1, Ordering::Relaxed);
-            replies.get(place).or(replies.last()).cloned().unwrap()
+            replies.get(place).or_else(|| replies.last()).cloned().unwrap()
         });
         let others = Origin::always(answer(200, &[], ""));
         let file = adapted(case, app.address, others.address);
