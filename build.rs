@@ -43,7 +43,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A debug build does not ask git: each commit would compile the whole library anew.
 fn version() -> Result<String, Box<dyn Error>> {
     let version = env::var("CARGO_PKG_VERSION")?;
-    COMMIT.iter().for_each(|name| println!("cargo:rerun-if-env-changed={name}"));
+    for name in COMMIT {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
     let given = COMMIT.map(|name| env::var(name).ok().filter(|value| !value.is_empty()));
     let asked = || {
         let head = git(&["rev-parse", "--git-path", "logs/HEAD"])?;

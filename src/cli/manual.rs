@@ -45,7 +45,7 @@ fn rendered(words: &[String]) -> Result<String, String> {
         name = format!("{name}-{word}");
     }
     let mut page = Vec::new();
-    let rendered = Man::new(command.name(name)).render(&mut page);
+    let rendered = Man::new(command).title(name).render(&mut page);
     rendered.map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&page).into_owned())
 }

@@ -281,9 +281,9 @@ fn input(explain: &Explain) -> Result<Input, String> {
 fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostics> {
     let mut mistakes = Mistakes { sources, found: Diagnostics::default() };
     let asked = mistakes.keep(request::line(&explain.request), "--request", &explain.request);
-    let fields = mistakes.each("--header", &explain.headers, |text| request::field(text));
+    let fields = mistakes.each("--header", &explain.headers, request::field);
     let body = mistakes.optional("--body", explain.body.as_deref(), request::body);
-    let responses = mistakes.each("--respond", &explain.responses, |text| response::read(text));
+    let responses = mistakes.each("--respond", &explain.responses, response::read);
     let mix = mistakes.optional("--mix", explain.mix.as_deref(), mix::read);
     let patience = explain.client_timeout.as_deref();
     let patience = mistakes.optional("--client-timeout", patience, duration);
@@ -305,7 +305,7 @@ fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostic
         response,
     });
     let (responses, weights) = match mix {
-        Some(mix) => mix.into_iter().map(|(labelled, weight)| (labelled, weight)).unzip(),
+        Some(mix) => mix.into_iter().unzip(),
         None => (given.collect(), Vec::new()),
     };
     let mixed = explain.mix.is_some();
@@ -313,7 +313,7 @@ fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostic
         asked,
         responses,
         weights: mixed.then_some(weights),
-        runs: explain.runs.or(mixed.then_some(RUNS)),
+        runs: explain.runs.or_else(|| mixed.then_some(RUNS)),
         seed: explain.seed,
     })
 }
