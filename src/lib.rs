@@ -3,6 +3,7 @@ pub mod admin;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod import;
 pub mod language;
 pub mod proxy;
 pub mod quickstart;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::addresses;
 use super::dev::Faults;
+use crate::import::Kind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
@@ -113,6 +114,9 @@ pub(super) enum Command {
     /// an hour of waiting takes no time. Exit 0: it was said; 2: the configuration or the arguments are wrong.
     #[command(after_long_help = RESPONSES)]
     Explain(Explain),
+    /// Writes the policies of another system as a configuration, with a comment at each thing that has no equal, and
+    /// sums up on standard error. Exit 0: it is written; 1: the file is not of this kind; 2: it cannot be read.
+    Import(Import),
     /// Prints the configuration's JSON Schema, for editors.
     Schema,
     /// Prints the provider documents.
@@ -301,6 +305,16 @@ pub(super) struct Explain {
     /// The same as --format json.
     #[arg(long)]
     pub(super) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Import {
+    /// The system that the file is from.
+    #[arg(value_enum, value_name = "KIND")]
+    pub(super) kind: Kind,
+    /// The file; `-` is standard input.
+    #[arg(value_name = "FILE")]
+    pub(super) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

@@ -11,6 +11,7 @@ mod eval;
 mod explain;
 mod flow;
 mod flow_test;
+mod import;
 mod list;
 mod manual;
 mod output;
@@ -36,6 +37,7 @@ pub fn main() -> ExitCode {
         Command::Flow(Flow::Test(test)) => flow_test::test(&test),
         Command::Eval(eval) => eval::eval(&eval),
         Command::Explain(explain) => explain::explain(&explain),
+        Command::Import(import) => import::import(&import),
         Command::Schema => list::schema(),
         Command::Catalog => list::catalog(),
         Command::Conformance => list::conformance(),

@@ -33,6 +33,9 @@ pub const MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How deep arrays and objects may nest.
 pub const MAX_DEPTH: usize = 100;
 
+/// How many documents a file of several may have.
+pub const MAX_DOCUMENTS: usize = 1000;
+
 /// Which file of a [`Sources`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SourceId(pub u16);
@@ -182,15 +185,26 @@ impl Sources {
         let source = self.add(File::new(name, Arc::clone(text), Some(format)));
         let whole = Span { source, ..Span::default() };
         if text.len() > MAX_BYTES {
-            let message =
-                format!("the file has {} bytes; at most {MAX_BYTES} are read", text.len());
-            return Err(Diagnostic::error("file-too-large", whole, message).into());
+            return Err(too_large(whole, text).into());
         }
         if self.files.len() > usize::from(u16::MAX) {
             let message = "too many files: at most 65535 are read";
             return Err(Diagnostic::error("too-many-files", whole, message).into());
         }
         read(source, text, format)
+    }
+
+    /// Parses `text`, YAML of several documents, and keeps it under `name`. Empty documents are left out.
+    ///
+    /// # Errors
+    /// Like [`Sources::parse`], and beyond [`MAX_DOCUMENTS`].
+    pub fn parse_documents(&mut self, name: &str, text: &str) -> Result<Vec<Node>, Diagnostics> {
+        let source = self.add(File::new(name, text.into(), Some(Format::Yaml)));
+        if text.len() > MAX_BYTES {
+            let whole = Span { source, ..Span::default() };
+            return Err(too_large(whole, text).into());
+        }
+        yaml::read_all(source, text, MAX_DOCUMENTS)
     }
 
     /// Keeps a `text` that is not a document (an expression on a command line) under `name`, so that places
@@ -227,6 +241,11 @@ impl Sources {
     fn file(&self, source: SourceId) -> Option<&File> {
         self.files.get(usize::from(source.0))
     }
+}
+
+fn too_large(whole: Span, text: &str) -> Diagnostic {
+    let message = format!("the file has {} bytes; at most {MAX_BYTES} are read", text.len());
+    Diagnostic::error("file-too-large", whole, message)
 }
 
 fn read(source: SourceId, text: &str, format: Format) -> Result<Node, Diagnostics> {

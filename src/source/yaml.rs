@@ -19,8 +19,19 @@ use super::{Diagnostic, Diagnostics, Kind, MAX_DEPTH, Member, Node, SourceId, Sp
 /// How many values all aliases of a file together may stand for.
 const MAX_ALIASED: usize = 100_000;
 
+/// The one document of `text`.
 pub(super) fn read(source: SourceId, text: &str) -> Result<Node, Diagnostics> {
-    let mut builder = Builder { source, text, ..Builder::default() };
+    let mut roots = read_all(source, text, 1)?;
+    roots.pop().ok_or_else(|| empty(source))
+}
+
+/// The documents of `text` that are not empty: at least one, and at most `most`.
+pub(super) fn read_all(
+    source: SourceId,
+    text: &str,
+    most: usize,
+) -> Result<Vec<Node>, Diagnostics> {
+    let mut builder = Builder { source, text, most, ..Builder::default() };
     let options = granit_parser::options! {
         disallow_directives: true,
         emit_comments: false,
@@ -51,8 +62,10 @@ struct Builder<'a> {
     open: Vec<OpenCollection>,
     anchors: HashMap<usize, Anchored>,
     aliased: usize,
-    root: Option<Node>,
+    roots: Vec<Node>,
     documents: usize,
+    /// How many documents are read.
+    most: usize,
     found: Diagnostics,
 }
 
@@ -96,8 +109,11 @@ impl<'a> Builder<'a> {
         match event {
             Event::DocumentStart(..) => {
                 self.documents += 1;
-                if self.documents > 1 {
-                    let message = "a second document starts here; a file holds one";
+                if self.documents > self.most {
+                    let message = match self.most {
+                        1 => "a second document starts here; a file holds one".to_owned(),
+                        most => format!("more than {most} documents, the most that are read"),
+                    };
                     self.found.push(
                         Diagnostic::error("multiple-documents", span, message)
                             .with_help("put it into a file of its own"),
@@ -200,7 +216,7 @@ impl<'a> Builder<'a> {
             self.anchors.insert(anchor, Anchored { node, size, height });
         }
         let Some(open) = self.open.last_mut() else {
-            self.root = Some(node);
+            self.roots.push(node);
             return;
         };
         let problem = match &mut open.content {
@@ -282,20 +298,19 @@ impl<'a> Builder<'a> {
         self.found.push(diagnostic);
     }
 
-    fn finish(mut self) -> Result<Node, Diagnostics> {
+    fn finish(mut self) -> Result<Vec<Node>, Diagnostics> {
         let blank = |node: &Node| node.is_null() && node.span.start == node.span.end;
-        if self.found.is_empty() {
-            match self.root.take() {
-                Some(root) if !blank(&root) => return Ok(root),
-                _ => {
-                    let message = "the file is empty; a YAML value was wanted";
-                    let span = self.span(0, 0);
-                    self.found.push(Diagnostic::error("empty-document", span, message));
-                }
-            }
+        if !self.found.is_empty() {
+            return Err(self.found.sorted());
         }
-        Err(self.found.sorted())
+        self.roots.retain(|root| !blank(root));
+        if self.roots.is_empty() { Err(empty(self.source)) } else { Ok(self.roots) }
     }
+}
+
+fn empty(source: SourceId) -> Diagnostics {
+    let message = "the file is empty; a YAML value was wanted";
+    Diagnostic::error("empty-document", Span { source, start: 0, end: 0 }, message).into()
 }
 
 /// The name of a key, and what is wrong with it. A key that is refused gets a name that no other has, so that

@@ -143,16 +143,19 @@ impl EventText<'_> {
                 vec![format!("the `catch` of {step} takes {code}: next is {next}")]
             }
             EventKind::Faulted { step, failure } => {
-                failed(&format!("the definition of {step} is at fault: "), failure, "")
+                failed(&format!("the definition of {} is at fault: ", named(step)), failure, "")
             }
             EventKind::Cleaned { step, degraded: true, failure: None } => {
-                vec![format!("the cleanup of {step} is done, but its Flow caught a failure")]
+                vec![format!(
+                    "the cleanup of {} is done, but its Flow caught a failure",
+                    named(step)
+                )]
             }
             EventKind::Cleaned { step, degraded: false, failure: None } => {
-                vec![format!("the cleanup of {step} is done")]
+                vec![format!("the cleanup of {} is done", named(step))]
             }
             EventKind::Cleaned { step, degraded: _, failure: Some(failure) } => {
-                failed(&format!("the cleanup of {step} fails: "), failure, "")
+                failed(&format!("the cleanup of {} fails: ", named(step)), failure, "")
             }
         }
         .into_iter();
@@ -317,4 +320,9 @@ pub(super) fn shortened(text: &str) -> String {
 pub(super) fn write(out: &mut String, line: fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     writeln!(out, "{line}").ok();
+}
+
+/// The name of a Step or of a Flow in sentences. A route's own Flow may have none.
+fn named(name: &str) -> &str {
+    if name.is_empty() { "the Flow" } else { name }
 }

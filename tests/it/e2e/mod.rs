@@ -18,6 +18,8 @@ mod commands;
 mod corpus;
 /// The proxy at a laptop.
 mod dev;
+/// Endpoints that an operator drains.
+mod drained;
 /// Stopping with tunnels and HTTP/2.
 mod draining;
 /// `explain`.
