@@ -49,6 +49,11 @@ const CASES: &[Case] = &[
     Case { file: "recipe", upstream: "billing", asked: ("GET", "/anything"), replies: &[FINE] },
     Case { file: "faults", upstream: "app", asked: ("GET", "/retried"), replies: &[FINE] },
     Case { file: "faults", upstream: "app", asked: ("GET", "/slow"), replies: &[FINE] },
+    Case { file: "circuit-breaker", upstream: "billing", asked: ("GET", "/billing"), replies: &[DOWN, FINE] },
+    Case { file: "circuit-breaker", upstream: "prices", asked: ("GET", "/prices"), replies: &[DOWN] },
+    Case { file: "concurrency-limit", upstream: "app", asked: ("GET", "/reports"), replies: &[FINE] },
+    Case { file: "health", upstream: "billing", asked: ("GET", "/a"), replies: &[DOWN, FINE] },
+    Case { file: "limits", upstream: "app", asked: ("GET", "/limited"), replies: &[FINE] },
     Case { file: "reference", upstream: "app", asked: ("GET", "/nowhere/at/all"), replies: &[DOWN, FINE] },
 ];
 
@@ -74,7 +79,7 @@ fn adapted(case: &Case, app: SocketAddr, others: SocketAddr) -> String {
     let root = file.as_object_mut().unwrap();
     root.insert("listeners".into(), json!([{ "address": "127.0.0.1:0" }]));
     root.insert("admin".into(), json!({ "address": "127.0.0.1:0" }));
-    for key in ["tracing", "log", "stacks", "stores"] {
+    for key in ["tracing", "log", "stacks"] {
         root.remove(key);
     }
     for (name, upstream) in root["upstreams"].as_object_mut().unwrap() {
