@@ -145,9 +145,9 @@ fn happens(case: &Case, file: &str) -> (Came, Gaps) {
     let mut spans = Vec::new();
     let attempts = record["attempts"].as_array().unwrap().iter().map(|attempt| {
         let cleanup = attempt["cleanup"] == true;
-        let began = number(attempt, "began");
+        let start = number(attempt, "began");
         if !cleanup {
-            spans.push((began, began + number(attempt, "took")));
+            spans.push((start, start + number(attempt, "took")));
         }
         let ended =
             attempt["code"].as_str().map_or_else(|| attempt["status"].to_string(), str::to_owned);
