@@ -41,7 +41,8 @@ fn an_istio_service_and_its_rule_become_a_route_and_an_upstream() {
 
 #[test]
 fn envoy_waits_as_a_throttled_response_says() {
-    let text = written(Kind::Envoy, "envoy-throttling.yaml", 0, &["unbounded-delay"]);
+    let text =
+        written(Kind::Envoy, "envoy-throttling.yaml", 0, &["unbounded-delay", "unbounded-call"]);
     plays(
         &text,
         &[
