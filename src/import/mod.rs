@@ -63,10 +63,12 @@ pub enum Kind {
     /// NGINX: `upstream`, `proxy_pass` and `proxy_next_upstream`, in its own syntax
     Nginx,
     /// `HAProxy`: `backend` and `listen` with `retries` and `retry-on`, in its own syntax
+    #[value(help = "HAProxy: backend and listen with retries and retry-on, in its own syntax")]
     Haproxy,
     /// AWS Step Functions: `Retry` and `Catch` of tasks, in the Amazon States Language
     StepFunctions,
     /// `NoETL`: tasks with their policy's rules, or with a legacy `retry:`
+    #[value(help = "NoETL: tasks with their policy's rules, or with a legacy retry:")]
     Noetl,
     /// Chevere Workflow: jobs and their `withRetry`, PHP code
     Chevere,

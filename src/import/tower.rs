@@ -17,6 +17,9 @@ const RETRIES: [&str; 6] =
 const BASE: [&str; 5] = ["base", "base_delay", "initial", "initial_delay", "min"];
 const CAP: [&str; 4] = ["cap", "max_delay", "max_backoff", "max"];
 
+/// How many tokens the arguments of a layer may have. Behind more of them the chain is not read.
+const MAX_ARGUMENTS: usize = 2000;
+
 /// What the code says of its policy, wherever that stands.
 #[derive(Debug, Default)]
 struct Found {
@@ -98,7 +101,7 @@ fn chain(tokens: &[Token]) -> Vec<Laid<'_>> {
 /// The number of tokens of the parentheses with which `tokens` begin.
 fn call(tokens: &[Token]) -> usize {
     let mut depth = 0_usize;
-    for (place, token) in tokens.iter().enumerate() {
+    for (place, token) in tokens.iter().enumerate().take(MAX_ARGUMENTS) {
         depth += usize::from(token.is('('));
         if token.is(')') {
             depth = depth.saturating_sub(1);
