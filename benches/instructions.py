@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Compares the user-space instructions of a request with the figures in `instructions.json`.
 
-    benches/instructions.py [BINARY] [--write]
+    benches/instructions.py [BINARY] [--write | --prices]
 
 Runs the built program under callgrind and sends it requests one after another over one connection. The cost of a
 request is the difference between a short run and a longer one, so the start does not count, and the same binary
 gives the same figure. A figure more than 5% above the kept one fails; so does one more than 5% below it: keep the
-gain with `--write`.
+gain with `--write`. `--prices` says instead what each of the proxy's own middlewares adds to a plain request.
 """
 
 import json
@@ -37,6 +37,18 @@ POLICY = [
     entry("timeout", duration="PT1S"),
 ]
 CASES = {"plain": [], "policy": POLICY}
+
+
+def own(name, **arguments):
+    return {"provider": f"mwl:provider.middleware/mwl-proxy/{name}/v1", "onEntry": {"with": arguments}}
+
+
+PRICES = {
+    "circuit-breaker": [own("circuit-breaker", consecutive=5)],
+    "circuit-breaker, share": [own("circuit-breaker", share=0.5)],
+    "concurrency-limit": [own("concurrency-limit", max=100)],
+    "concurrency-limit, adaptive": [own("concurrency-limit", adaptive={})],
+}
 
 
 def serve_origin():
@@ -117,16 +129,30 @@ def counted(binary, stack, origin, requests):
     return int(found[1])
 
 
+def each_request(binary, stack, origin):
+    runs = [counted(binary, stack, origin, requests) for requests in (SHORT, LONG)]
+    return round((runs[1] - runs[0]) / (LONG - SHORT))
+
+
+def prices(binary):
+    origin = serve_origin()
+    plain = each_request(binary, [], origin)
+    for name, stack in PRICES.items():
+        print(f"{name}: {each_request(binary, stack, origin) - plain} instructions a request", flush=True)
+    return 0
+
+
 def main():
-    arguments = [argument for argument in sys.argv[1:] if argument != "--write"]
+    arguments = [argument for argument in sys.argv[1:] if not argument.startswith("--")]
     binary = os.path.abspath(arguments[0] if arguments else os.path.join(HERE, "..", "target", "release", "mwl-proxy"))
+    if "--prices" in sys.argv:
+        return prices(binary)
     with open(KEPT) as file:
         kept = json.load(file)
     origin = serve_origin()
     measured, wrong = {}, 0
     for name, stack in CASES.items():
-        runs = [counted(binary, stack, origin, requests) for requests in (SHORT, LONG)]
-        measured[name] = round((runs[1] - runs[0]) / (LONG - SHORT))
+        measured[name] = each_request(binary, stack, origin)
         change = measured[name] / kept[name] - 1
         verdict = "as kept" if abs(change) <= TOLERANCE else "MORE THAN KEPT" if change > 0 else "less than kept"
         wrong += abs(change) > TOLERANCE

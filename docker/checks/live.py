@@ -27,6 +27,10 @@ admin: {{ address: "127.0.0.1:{admin}" }}
 upstreams:
   billing: {{ endpoints: ["http://127.0.0.1:{upstream}"], keepAlive: PT0.5S }}
   audit: {{ endpoints: ["http://127.0.0.1:{upstream}"] }}
+  # Nobody listens on the port of the second.
+  pair:
+    endpoints: ["http://127.0.0.1:{upstream}", "http://127.0.0.1:1"]
+    ejection: {{ consecutiveFailures: 2, baseTime: PT2S, maxTime: PT2S }}
 routes:
   - name: hidden
     match: {{ path: /hidden }}
@@ -38,6 +42,9 @@ routes:
     match: {{ path: /slip }}
     upstream: billing
     output: "{{{{ step.result.value.headers['x-nothing'] }}}}"
+  - name: pair
+    match: {{ path: /pair }}
+    upstream: pair
   - name: cut
     match: {{ path: /cut }}
     upstream: billing
@@ -197,7 +204,7 @@ class Scene:
         while time.monotonic() < self.until + 10:
             size = 4096 if random.random() < 0.2 else 16
             try:
-                path = random.choice(["/pay"] * 12 + ["/hidden", "/slip", "/cut"])
+                path = random.choice(["/pay"] * 12 + ["/hidden", "/slip", "/cut", "/pair"])
                 connection.request("POST", path, body=b"x" * size)
                 connection.getresponse().read()
                 # Now and then wait for longer than the upstream's connections are kept.

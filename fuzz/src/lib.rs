@@ -24,8 +24,8 @@ use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::language::temporal::{Span, Timestamp};
 use mwl_proxy::language::uri::ProviderUri;
 use mwl_proxy::language::value::Value;
+use mwl_proxy::proxy::testing::{alone, proxied_by};
 use mwl_proxy::proxy::{Runtime, UpstreamRegistry};
-use mwl_proxy::proxy::testing::alone;
 use mwl_proxy::source::{Format, Sources};
 use mwl_proxy::telemetry::metrics::Metrics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("definition", definition),
     ("expression", expression),
     ("duration", duration),
@@ -48,6 +48,7 @@ pub const TARGETS: [Target; 12] = [
     ("request_target", request_target),
     ("chunked_body", chunked_body),
     ("answer_head", answer_head),
+    ("proxy_header", proxy_header),
 ];
 
 /// The virtual time after which a run is cancelled. It must then end.
@@ -382,4 +383,18 @@ pub fn response_head(data: &[u8]) {
     let statuses = answers(&said, false);
     // No status at all when the body broke off together with its head: the connection is just closed.
     assert!(statuses.len() <= 1, "{statuses:?}");
+}
+
+/// Reads the header of the PROXY protocol.
+///
+/// # Panics
+/// When a part of a header needs more bytes than the whole has, or when what follows a header changes it.
+pub fn proxy_header(data: &[u8]) {
+    let Some(Ok(source)) = proxied_by(data) else { return };
+    let mut size = 0;
+    while let Some(Err(needs)) = proxied_by(&data[..size]) {
+        assert!(needs > size && needs <= data.len(), "{size} {needs}");
+        size = needs;
+    }
+    assert_eq!(proxied_by(&data[..size]), Some(Ok(source)));
 }

@@ -83,6 +83,15 @@ pub trait Backend: Send + Sync {
     /// The routes, in order, with their counters.
     fn routes(&self) -> Json;
 
+    /// The upstreams, in order, with their endpoints.
+    fn upstreams(&self) -> Json;
+
+    /// Drains an endpoint of an upstream, or restores it. Returns the upstream.
+    ///
+    /// # Errors
+    /// When there is none of this name. The error says so.
+    fn drain(&self, upstream: &str, endpoint: &str, drains: bool) -> Result<Json, String>;
+
     /// The latest executions that `filter` accepts.
     fn executions(&self, filter: &Filter) -> Json;
 
@@ -264,6 +273,9 @@ impl AdminServer {
             "/readyz" if backend.is_ready() => text(StatusCode::OK, "ready\n".into()),
             "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n".into()),
             "/routes" => json(StatusCode::OK, &backend.routes()),
+            "/upstreams" => json(StatusCode::OK, &backend.upstreams()),
+            "/upstreams/NAME/endpoints/ADDRESS/drain" => self.drain(&names, true),
+            "/upstreams/NAME/endpoints/ADDRESS/restore" => self.drain(&names, false),
             "/config" => json(StatusCode::OK, &backend.config()),
             "/executions" => match executions(query) {
                 Ok(filter) => json(StatusCode::OK, &backend.executions(&filter)),
@@ -286,6 +298,14 @@ impl AdminServer {
         }
     }
 
+    fn drain(&self, names: &Names<'_>, drains: bool) -> Response<Body> {
+        let name = |place: usize| names.get(place).map(AsRef::as_ref).unwrap_or_default();
+        match self.backend.drain(name(0), name(1), drains) {
+            Ok(upstream) => json(StatusCode::OK, &upstream),
+            Err(unknown) => text(StatusCode::NOT_FOUND, unknown),
+        }
+    }
+
     fn retries(&self, route: &str, query: &str) -> Response<Body> {
         match switches::retries(query) {
             Ok(wanted) => match self.backend.switch_retries(route, wanted) {
@@ -304,6 +324,7 @@ fn executions(query: &str) -> Result<Filter, String> {
         match (&*name, &*value) {
             ("route", _) => filter.route = Some(value.into_owned()),
             ("execution", _) => filter.execution = Some(value.into_owned()),
+            ("request", _) => filter.request = Some(value.into_owned()),
             ("outcome", "success") => filter.kind = Some(Kind::Success),
             ("outcome", "degraded") => filter.kind = Some(Kind::Degraded),
             ("outcome", "failure") => filter.kind = Some(Kind::Failure),
@@ -312,7 +333,7 @@ fn executions(query: &str) -> Result<Filter, String> {
                     "`outcome` is `{value}`; wanted: success, degraded or failure\n"
                 ));
             }
-            _ => return Err(unknown(&name, "route, outcome, execution")),
+            _ => return Err(unknown(&name, "route, outcome, execution, request")),
         }
     }
     Ok(filter)

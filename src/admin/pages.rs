@@ -22,12 +22,16 @@ pub(super) struct Page {
 pub(super) type Names<'a> = Vec<Cow<'a, str>>;
 
 /// All pages, in the order in which the index lists them.
-pub(super) static PAGES: [Page; 10] = [
+pub(super) static PAGES: [Page; 13] = [
     Page::open("/", "The dashboard."),
     Page::read("/metrics", "Prometheus metrics."),
     Page::probe("/livez", "200 as long as the process runs."),
     Page::probe("/readyz", "200 while requests are wanted, 503 once it is stopping."),
     Page::read("/routes", "The routes in order, what their stacks do, and what they counted."),
+    Page::read(
+        "/upstreams",
+        "The upstreams with their endpoints: the state of each, why it is out, what it counted.",
+    ),
     Page::read(
         "/executions",
         "The last executions. ?route=NAME, ?outcome=success, degraded or failure, ?execution=ID.",
@@ -42,6 +46,8 @@ pub(super) static PAGES: [Page; 10] = [
         "/routes/NAME/retries",
         "?state=off switches the retries of a route off, for PT10M or ?for=DURATION up to PT24H; ?state=on ends that.",
     ),
+    Page::act("/upstreams/NAME/endpoints/ADDRESS/drain", "Sends an endpoint no new requests."),
+    Page::act("/upstreams/NAME/endpoints/ADDRESS/restore", "Ends that."),
 ];
 
 impl Page {

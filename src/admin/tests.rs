@@ -34,6 +34,15 @@ impl Backend for FixedBackend {
         json!([{ "name": "pay" }])
     }
 
+    fn upstreams(&self) -> Json {
+        json!({ "upstreams": [] })
+    }
+
+    fn drain(&self, upstream: &str, endpoint: &str, drains: bool) -> Result<Json, String> {
+        let found = (upstream, endpoint) == ("pay", "unix:/run/a.sock");
+        if found { Ok(json!(drains)) } else { Err("there is none\n".into()) }
+    }
+
     fn executions(&self, filter: &Filter) -> Json {
         json!([filter.route, format!("{:?}", filter.kind), filter.execution])
     }
@@ -99,6 +108,16 @@ async fn each_page_answers_its_methods() {
         (Method::POST, "/routes/pay/retries", 400, "text/plain; charset=utf-8"),
         (Method::POST, "/routes/other/retries?state=on", 404, "text/plain; charset=utf-8"),
         (Method::GET, "/routes/pay/retries?state=off", 405, "POST"),
+        (Method::GET, "/upstreams", 200, "application/json"),
+        (
+            Method::POST,
+            "/upstreams/pay/endpoints/unix:%2Frun%2Fa.sock/drain",
+            200,
+            "application/json",
+        ),
+        (Method::POST, "/upstreams/app/endpoints/a:1/restore", 404, "text/plain; charset=utf-8"),
+        (Method::GET, "/upstreams/app/endpoints/a:1/drain", 405, "POST"),
+        (Method::POST, "/upstreams/app/endpoints/a:1/remove", 404, "text/plain; charset=utf-8"),
         (Method::GET, "/reload", 405, "POST"),
         (Method::HEAD, "/reload", 405, "POST"),
         (Method::POST, "/metrics", 405, "GET, HEAD"),
@@ -139,7 +158,7 @@ async fn readiness_and_refusals_show() {
 /// A request for `page` that it answers.
 fn asked(page: &Page) -> String {
     let query = if page.path.contains("NAME") { "?state=on" } else { "" };
-    page.path.replace("NAME", "pay") + query
+    page.path.replace("NAME", "pay").replace("ADDRESS", "unix:%2Frun%2Fa.sock") + query
 }
 
 #[tokio::test]

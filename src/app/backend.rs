@@ -32,6 +32,27 @@ impl admin::Backend for App {
         admin::routes::counted(&self.shown.load().routes, &self.metrics.routes(), &standing)
     }
 
+    fn upstreams(&self) -> Json {
+        let upstreams = self.server.runtime().upstream_summaries();
+        json!({ "switches": self.switches(), "upstreams": upstreams })
+    }
+
+    fn drain(&self, upstream: &str, endpoint: &str, drains: bool) -> Result<Json, String> {
+        let runtime = self.server.runtime();
+        let found = runtime.drain(self.metrics.switches(), upstream, endpoint, drains);
+        if found.is_none() {
+            return Err(format!("no upstream is called `{upstream}`\n"));
+        }
+        let summary = runtime.upstream_summaries().into_iter().find(|one| one.name == upstream);
+        if found == Some(0) {
+            let all = summary.iter().flat_map(|summary| &summary.endpoints);
+            let all: Vec<&str> = all.map(|one| one.endpoint.as_str()).collect();
+            let all = all.join(", ");
+            return Err(format!("`{upstream}` has no endpoint `{endpoint}`; it has {all}\n"));
+        }
+        Ok(json!(summary))
+    }
+
     fn executions(&self, filter: &Filter) -> Json {
         let executions: &Executions = self.telemetry.executions();
         let shown = executions.read(filter);

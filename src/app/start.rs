@@ -23,6 +23,7 @@ use crate::reload::{self, Reloader};
 use crate::shutdown::Readiness;
 use crate::system::inherited::{ADMIN, Inherited, LISTENER, Opener, SocketName};
 use crate::takeover::{Giver, SocketFile, TakeoverError, Taker, take};
+use crate::telemetry::lines::LineStyle;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::Telemetry;
 use crate::telemetry::trace;
@@ -91,16 +92,18 @@ struct Prepared {
     catalog: crate::language::provider::Catalog,
     metrics: Arc<Metrics>,
     upstreams: UpstreamRegistry,
+    lines: Option<LineStyle>,
     built: Built,
 }
 
-/// Runs the process on this thread until it is told to stop.
+/// Runs the process on this thread until it is told to stop. With `lines`, standard output has a line for each request.
 ///
 /// # Errors
 /// When it cannot start.
 pub fn run(
     input: Input,
     sockets: Sockets,
+    lines: Option<LineStyle>,
     started: impl FnOnce(&Addresses),
 ) -> Result<ExitCode, StartError> {
     let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -109,7 +112,7 @@ pub fn run(
         let _inside = driver.enter();
         reload::Signals::new()?
     };
-    let prepared = Prepared::load(input)?;
+    let prepared = Prepared::load(input, lines)?;
     let Sockets { inherited, takeover } = sockets;
     let (file, found) = match takeover {
         None => (None, None),
@@ -171,7 +174,7 @@ fn take_over(
 
 impl Prepared {
     /// Reads and compiles the configuration.
-    fn load(input: Input) -> Result<Self, StartError> {
+    fn load(input: Input, lines: Option<LineStyle>) -> Result<Self, StartError> {
         address_space::before_load()?;
         let catalog = proxy::catalog(None);
         let mut loaded = input.load()?;
@@ -182,7 +185,7 @@ impl Prepared {
         let upstreams = UpstreamRegistry::default();
         let built = build(loaded, &catalog, &metrics, &upstreams)?;
         warn(&built);
-        Ok(Self { input, catalog, metrics, upstreams, built })
+        Ok(Self { input, catalog, metrics, upstreams, lines, built })
     }
 }
 
@@ -195,8 +198,12 @@ impl App {
         prepared: Prepared,
         inherited: Inherited,
     ) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
-        let Prepared { input, catalog, metrics, upstreams, built } = prepared;
+        let Prepared { input, catalog, metrics, upstreams, lines, built } = prepared;
         let telemetry = Telemetry::new(Arc::clone(&metrics));
+        let telemetry = match lines {
+            Some(style) => telemetry.with_lines(style)?,
+            None => telemetry,
+        };
         let kept = built.shown.executions();
         built.runtime.tell(telemetry.sinks(&built.observed, kept)?);
         telemetry.executions().resize(kept);

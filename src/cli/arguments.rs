@@ -4,14 +4,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::addresses;
+use super::dev::Faults;
 use crate::import::Kind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 /// The default admin address of the quick-start.
 pub(super) const ADMIN: &str = "127.0.0.1:9900";
 
 /// The default listen address of the quick-start and the dev proxy.
 pub(super) const LISTEN: &str = "127.0.0.1:8080";
+
+/// The version, the commit and its date (`build.rs`).
+const VERSION: &str = env!("MWL_VERSION");
 
 /// How a case is written, for the help of `flow test`.
 const CASES: &str = "\
@@ -44,10 +49,15 @@ A RESPONSE is one of
   refused   the upstream takes no connection
   hang      the upstream reads the request and never answers
 
-with any of these behind it, a comma before each:
+directly behind it, perhaps
+
+  *N        N calls in a row get it: 503*3
+  @TIME     how long it takes: 200@1.5s, 200@20ms, 200@PT2S; or a draw between two: 200@20ms..80ms
+
+and any of these, a comma before each:
 
   NAME=VALUE       a header field of the answer: 503,retry-after=2
-  after=DURATION   how long it takes: 200,after=PT40S
+  after=TIME       the same as @TIME
   upstream=NAME    kept for calls to that upstream: 500,upstream=audit
   body=TEXT        the answer's body: the rest, but for after= and upstream= at its end
 
@@ -55,14 +65,29 @@ Responses are used in order, one for each request that reaches an upstream; the 
 where more are asked for. Those that name no upstream are for the calls of the Flow's Steps. A cleanup (an
 audit, say) gets 200 from an upstream that no response names.
 
-Jitter is drawn from --seed: the same arguments say the same.";
+A script file has a list of responses for each upstream, and one called `*` for all others, YAML or JSON:
+
+  billing:
+    - 503*2                       # as --respond takes it
+    - status: 429                 # or status, reset: true, refused: true, hang: true
+      headers: { retry-after: 2 }
+      body: { error: slow down }  # a text, or what is sent as JSON
+      after: 20ms..80ms
+      times: 3
+    - 200
+  \"*\": [200@5ms]
+
+With --runs, many requests come one after the other, each with all responses from the start. With --mix, each
+call draws its response: --mix 200@20ms..80ms:90,503:7,reset:3 gives the first in 90 of 100 calls.
+
+Jitter, latencies and mixes are drawn from --seed: the same arguments say the same.";
 
 /// A sidecar reverse proxy whose resilience policy is a language.
 ///
 /// Without a command and without a file, the quick-start runs: a proxy before a built-in upstream that
 /// fails on purpose.
 #[derive(Debug, Parser)]
-#[command(name = "mwl-proxy", version, args_conflicts_with_subcommands = true)]
+#[command(name = "mwl-proxy", version = VERSION, args_conflicts_with_subcommands = true)]
 pub(super) struct Cli {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
@@ -100,6 +125,10 @@ pub(super) enum Command {
     Conformance,
     /// Asks a running proxy whether it is ready. Exit 0: it is; 1: it is not.
     Probe(Probe),
+    /// Prints completions for a shell: `source <(mwl-proxy completions bash)`.
+    Completions(Completions),
+    /// Prints the manual page of the program, or of one of its commands, for `man -l -`.
+    Man(Man),
 }
 
 #[derive(Debug, Args)]
@@ -113,13 +142,34 @@ pub(super) struct Run {
     /// Where to listen, without a file.
     #[arg(long, value_name = "ADDR", default_value = LISTEN, value_parser = addresses::listen)]
     pub(super) listen: SocketAddr,
-    /// Where operators are answered, without a file. The quick-start has 127.0.0.1:9900.
+    /// Where operators are answered, without a file: 127.0.0.1:9900 if not given.
     #[arg(long, value_name = "ADDR", value_parser = addresses::listen)]
     pub(super) admin: Option<SocketAddr>,
+    /// Faults before the URL, as 503=10%,reset=1%,delay=200ms or delay=1s:30%: of the attempts, so many fail or wait.
+    #[arg(long, value_name = "FAULTS", requires = "upstream", value_parser = Faults::parse)]
+    pub(super) fault: Option<Faults>,
+    /// Prints the configuration that --upstream stands for, as a file to go on from, and ends.
+    #[arg(long, requires = "upstream")]
+    pub(super) print_config: bool,
+    /// A line on standard output for each request: with --upstream, and with a file on a terminal, unless the
+    /// access log goes there.
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = Lines::Auto)]
+    pub(super) lines: Lines,
     /// Restarts without an outage: the process that waits at this Unix socket hands its listening sockets over and
     /// drains; without one, this process starts by itself. Then this one waits there for the next.
     #[arg(long, value_name = "SOCKET")]
     pub(super) takeover: Option<PathBuf>,
+}
+
+/// Whether each request has a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Lines {
+    /// With --upstream, and on a terminal.
+    Auto,
+    /// In any case.
+    Always,
+    /// Not at all.
+    Never,
 }
 
 #[derive(Debug, Args)]
@@ -227,18 +277,34 @@ pub(super) struct Explain {
     /// What an upstream answers, in order; the last goes on. Without any: 200.
     #[arg(long = "respond", value_name = "RESPONSE")]
     pub(super) responses: Vec<String>,
+    /// A file with what each upstream answers, in place of --respond.
+    #[arg(long, value_name = "FILE", conflicts_with = "responses")]
+    pub(super) script: Option<PathBuf>,
+    /// Each call draws what it gets: responses with their weights, as 200:90,503:7,reset:3.
+    #[arg(long, value_name = "MIX", conflicts_with_all = ["responses", "script"])]
+    pub(super) mix: Option<String>,
+    /// Sends the request so many times, and says the rate of success, percentiles and the load of the upstreams. With
+    /// --mix 10000, unless it is given.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) runs: Option<u32>,
+    /// Another configuration, beside the first: says what it does differently.
+    #[arg(long, value_name = "FILE")]
+    pub(super) against: Option<PathBuf>,
     /// How long the client waits before it leaves, as PT5S; without it, for ever.
     #[arg(long, value_name = "DURATION")]
     pub(super) client_timeout: Option<String>,
     /// The client presents the certificate in this file, as PEM.
     #[arg(long, value_name = "FILE")]
     pub(super) client_certificate: Option<String>,
-    /// Another number gives other draws of jitter.
+    /// Another number gives other draws.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub(super) seed: u64,
     /// For people, or for machines.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub(super) format: Format,
+    /// The same as --format json.
+    #[arg(long)]
+    pub(super) json: bool,
 }
 
 #[derive(Debug, Args)]
@@ -256,6 +322,20 @@ pub(super) struct Probe {
     /// The proxy's admin address.
     #[arg(long, value_name = "ADDR", default_value = ADMIN, value_parser = addresses::listen)]
     pub(super) admin: SocketAddr,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub(super) shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Man {
+    /// A command, as `explain`, or `flow test`; without it, the program.
+    #[arg(value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
 }
 
 #[cfg(test)]

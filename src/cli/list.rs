@@ -105,7 +105,11 @@ mod tests {
             [
                 "mwl:provider.call/mwl-proxy/http/v1",
                 "mwl:provider.call/mwl/mock/v1",
+                "mwl:provider.middleware/mwl-proxy/circuit-breaker/v1",
+                "mwl:provider.middleware/mwl-proxy/concurrency-limit/v1",
                 "mwl:provider.middleware/mwl-proxy/fault/v1",
+                "mwl:provider.middleware/mwl-proxy/idempotency/v1",
+                "mwl:provider.middleware/mwl-proxy/rate-limit/v1",
                 "mwl:provider.middleware/mwl/finally/v1",
                 "mwl:provider.middleware/mwl/loop/v1",
                 "mwl:provider.middleware/mwl/retry/v1",

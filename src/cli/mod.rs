@@ -6,12 +6,14 @@
 mod addresses;
 mod arguments;
 mod check;
+mod dev;
 mod eval;
 mod explain;
 mod flow;
 mod flow_test;
 mod import;
 mod list;
+mod manual;
 mod output;
 mod probe;
 mod resolve;
@@ -40,5 +42,7 @@ pub fn main() -> ExitCode {
         Command::Catalog => list::catalog(),
         Command::Conformance => list::conformance(),
         Command::Probe(probe) => probe::probe(probe.admin),
+        Command::Completions(completions) => manual::completions(completions.shell),
+        Command::Man(man) => manual::page(&man.command),
     }
 }

@@ -1,17 +1,19 @@
 //! `run`: the proxy, from a file or from one of two built-in configurations.
 
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, stdout};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use serde_json::{Value as Json, json};
-
-use super::arguments::{ADMIN, Run};
+use super::arguments::{ADMIN, Lines, Run};
+use super::dev;
 use super::output::{complain, say};
 use crate::app::{self, Addresses, Input, Sockets, StartError};
 use crate::quickstart;
 use crate::source::Causes;
 use crate::system::inherited::Inherited;
+use crate::telemetry::lines::LineStyle;
 use crate::telemetry::log;
 
 /// The built-in configuration of the quick-start.
@@ -42,17 +44,41 @@ pub(super) fn run(run: &Run) -> ExitCode {
 }
 
 fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
+    let lines = lines(run, stdout().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
     if let Some(file) = &run.config {
-        return app::run(Input::given(file), sockets, |_| {});
+        return app::run(Input::given(file), sockets, lines, |_| {});
     }
     if let Some(upstream) = &run.upstream {
-        let input = before(upstream, run.listen, run.admin);
-        return app::run(input, sockets, |addresses| say(&dev_banner(addresses, upstream)));
+        let (admin, faults) = (dev_admin(run)?, run.fault.clone().unwrap_or_default());
+        if run.print_config {
+            say(dev::written(upstream, run.listen, Some(admin), &faults).trim_end());
+            return Ok(ExitCode::SUCCESS);
+        }
+        let input = dev::before(upstream, run.listen, Some(admin), &faults);
+        return app::run(input, sockets, lines, |addresses| say(&dev_banner(addresses, upstream)));
     }
     let flaky = quickstart::start()?;
     let admin = run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string());
     let input = quickstart_before(&flaky.to_string(), run.listen.to_string(), admin);
-    app::run(input, sockets, |addresses| say(&banner(addresses)))
+    app::run(input, sockets, lines, |addresses| say(&banner(addresses)))
+}
+
+/// The admin address of the dev proxy.
+fn dev_admin(run: &Run) -> Result<SocketAddr, StartError> {
+    let known = || ADMIN.parse().map_err(|_| io::Error::other(format!("{ADMIN} is no address")));
+    Ok(run.admin.map_or_else(known, Ok)?)
+}
+
+/// Whether each request has a line, and how it looks on this standard output. `NO_COLOR` is a convention
+/// (<https://no-color.org>): any value but an empty one.
+fn lines(run: &Run, terminal: bool, no_color: Option<&OsStr>) -> Option<LineStyle> {
+    let shown = match run.lines {
+        Lines::Auto => terminal || run.upstream.is_some(),
+        Lines::Always => true,
+        Lines::Never => false,
+    };
+    let coloured = terminal && no_color.is_none_or(OsStr::is_empty);
+    shown.then_some(if coloured { LineStyle::Coloured } else { LineStyle::Plain })
 }
 
 /// The quick-start's configuration, with the built-in upstream at the address `flaky`.
@@ -61,35 +87,6 @@ pub(super) fn quickstart_before(flaky: &str, listen: String, admin: String) -> I
         name: PathBuf::from("quickstart.yaml"),
         text: QUICKSTART.to_owned(),
         variables: vec![("LISTEN", listen), ("ADMIN", admin), ("FLAKY", flaky.to_owned())],
-    }
-}
-
-/// The dev proxy's configuration: the standard stack, with a shorter bound for each attempt.
-pub(super) fn before(upstream: &str, listen: SocketAddr, admin: Option<SocketAddr>) -> Input {
-    // A TLS upstream expects its own host name, not that of this proxy.
-    let secure = upstream.get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"));
-    let host = if secure { "upstream" } else { "preserve" };
-    let mut config = json!({
-        "environment": "dev",
-        "listeners": [{ "address": listen.to_string() }],
-        "upstreams": { "app": {
-            "endpoints": [upstream],
-            "host": host,
-            "responseTimeout": "PT30S",
-        } },
-        "routes": [{
-            "name": "app",
-            "upstream": "app",
-            "middleware": [{ "stack": "mwl-proxy/standard" }],
-        }],
-    });
-    if let (Some(admin), Json::Object(config)) = (admin, &mut config) {
-        config.insert("admin".into(), json!({ "address": admin.to_string() }));
-    }
-    Input::Text {
-        name: PathBuf::from("--upstream.json"),
-        text: format!("{config:#}"),
-        variables: Vec::new(),
     }
 }
 
@@ -119,15 +116,12 @@ fn banner(addresses: &Addresses) -> String {
 
 fn dev_banner(addresses: &Addresses, upstream: &str) -> String {
     let (proxy, admin) = places(addresses);
-    let metrics = match admin.as_str() {
-        "" => "--admin ADDR adds metrics".to_owned(),
-        admin => format!("metrics: http://{admin}/metrics"),
-    };
     format!(
         "mwl-proxy on http://{proxy}, before {upstream}. A failure that is worth another attempt gets up to \
          3 attempts of at most 30 seconds each, all within 2 minutes; a Retry-After is waited for. To see \
          what that does: mwl-proxy explain --upstream {upstream} --respond 503 --respond 200\n\
-         {metrics}. Ctrl-C stops."
+         http://{admin}/ is a dashboard. --fault 503=10% injects faults, --print-config prints this as a file. Each request \
+         has a line here. Ctrl-C stops."
     )
 }
 
@@ -157,6 +151,9 @@ mod tests {
             listen: "127.0.0.1:0".parse().unwrap(),
             admin: Some("127.0.0.1:0".parse().unwrap()),
             takeover: None,
+            fault: None,
+            print_config: false,
+            lines: Lines::Auto,
         }
     }
 
@@ -164,13 +161,23 @@ mod tests {
     fn built_in_configurations_compile() {
         let any = "127.0.0.1:0";
         let quickstart = quickstart_before("127.0.0.1:1", any.into(), any.into());
-        let listen = any.parse().unwrap();
-        let ours = |url| before(url, listen, Some(listen));
-        for input in [quickstart, ours("http://127.0.0.1:3000"), ours("https://a.test")] {
-            let loaded = input.load().unwrap_or_else(|refused| panic!("{refused}"));
-            let built = check(loaded).unwrap_or_else(|refused| panic!("{refused}"));
-            assert!(built.warnings.is_empty());
-        }
+        let loaded = quickstart.load().unwrap_or_else(|refused| panic!("{refused}"));
+        let built = check(loaded).unwrap_or_else(|refused| panic!("{refused}"));
+        assert!(built.warnings.is_empty());
+    }
+
+    #[test]
+    fn lines_are_for_terminals_and_the_dev_proxy_and_colours_only_where_they_are_wanted() {
+        let (file, dev) = (args(), Run { upstream: Some("http://a".into()), ..args() });
+        let (plain, coloured) = (Some(LineStyle::Plain), Some(LineStyle::Coloured));
+        let no_color = Some(OsStr::new("1"));
+        assert_eq!(lines(&file, false, None), None);
+        assert_eq!(lines(&file, true, None), coloured);
+        assert_eq!(lines(&file, true, no_color), plain);
+        assert_eq!(lines(&file, true, Some(OsStr::new(""))), coloured);
+        assert_eq!(lines(&dev, false, None), plain);
+        assert_eq!(lines(&Run { lines: Lines::Never, ..dev }, true, None), None);
+        assert_eq!(lines(&Run { lines: Lines::Always, ..file }, false, None), plain);
     }
 
     #[test]

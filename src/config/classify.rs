@@ -9,7 +9,7 @@ use crate::language::expr::{OperationKind, Program, Root, Roots};
 use crate::proxy::settings::{ClassifyRule, RuledRetryable, Verdict};
 use crate::source::{Diagnostic, Kind, Node};
 
-const STATUS: Shape =
+pub(super) const STATUS: Shape =
     Shape::Either(&[Shape::Count(100, 599), Shape::Word(&["1xx", "2xx", "3xx", "4xx", "5xx"])]);
 
 /// The word for `retryable` that leaves it to the method.
@@ -92,7 +92,7 @@ fn covers(earlier: &ClassifyRule, later: &ClassifyRule) -> bool {
 fn rule(report: &Report, node: &Node) -> Option<ClassifyRule> {
     let object = Object::open(report, "classify", node, &CLASSIFY)?;
     let statuses = object.list("status").iter();
-    let status: Vec<_> = statuses.filter_map(|node| status(report, node)).collect();
+    let status: Vec<_> = statuses.filter_map(|node| status(report, "status", node)).collect();
     let headers = headers(report, &object);
     let when = object.get("when").and_then(|node| when(report, node));
     let asks = ["status", "headers", "when"].iter().any(|key| node.get(key).is_some());
@@ -105,7 +105,7 @@ fn rule(report: &Report, node: &Node) -> Option<ClassifyRule> {
 }
 
 /// One status or a class of them, as an inclusive range.
-fn status(report: &Report, node: &Node) -> Option<(u16, u16)> {
+pub(super) fn status(report: &Report, key: &str, node: &Node) -> Option<(u16, u16)> {
     let range = match &node.kind {
         Kind::Number(_) => {
             let status = node.to_string().parse::<u16>().ok();
@@ -121,7 +121,7 @@ fn status(report: &Report, node: &Node) -> Option<(u16, u16)> {
         _ => None,
     };
     if range.is_none() {
-        report.wrong_type("status", node, "a status from 100 to 599, or a class such as `5xx`");
+        report.wrong_type(key, node, "a status from 100 to 599, or a class such as `5xx`");
     }
     range
 }

@@ -31,6 +31,7 @@ mod shown;
 mod stack_parameters;
 mod stacks;
 mod standard;
+mod store;
 mod tls;
 mod upstream;
 
@@ -239,6 +240,7 @@ pub fn parse(
     };
     let folder = path.parent().unwrap_or_else(|| Path::new("")).to_owned();
     let load = Load::new(origin, sources, files, folder);
+    load.report.room.grow(node.span);
     let settings = load.settings(&node);
     load.finish(settings, WrittenConfig { name, text })
 }
@@ -329,6 +331,7 @@ impl<'a> Load<'a> {
             admin: observed::admin(report, &root),
             observed: observed::observed(report, &root),
             upstreams,
+            stores: store::stores(report, &root, &tls),
             forwarded: shaping::forwarded(report, &root),
             request_id: shaping::request_id(report, &root),
             paths,

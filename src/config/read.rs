@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::scalar;
 use super::shape::{Absent, Section, Shape};
+use crate::language::schema::Room;
 use crate::language::temporal::months;
 use crate::source::{
     Diagnostic, Diagnostics, Kind, Member, Node, ReplacedString, Span, did_you_mean,
@@ -25,6 +26,8 @@ pub(super) struct Report {
     unresolved: RefCell<HashSet<Span>>,
     /// Strings in which variables were replaced.
     replaced: RefCell<Vec<ReplacedString>>,
+    /// What the schemas in it may cost.
+    pub(super) room: Room,
     /// Which keys of which sections were read. A test checks that every known key is.
     #[cfg(test)]
     pub(super) asked: RefCell<std::collections::BTreeSet<(&'static str, &'static str)>>,

@@ -6,6 +6,7 @@ use super::route::ROUTE;
 use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;
 use super::stack_parameters::STACK;
+use super::store::STORE;
 use super::tls::{LISTENER_TLS, TlsReader};
 use super::upstream::UPSTREAM;
 use crate::proxy::settings::{Cidr, Limits, Listener, MinimumRate, Paths, Shutdown};
@@ -36,6 +37,12 @@ pub(super) const ROOT: Section = Section {
             Shape::Map(&Shape::Section(&UPSTREAM)),
             "{}",
             "The servers that requests are sent to, by name.",
+        ),
+        or(
+            "stores",
+            Shape::Map(&Shape::Section(&STORE)),
+            "{}",
+            "Redis or Valkey servers, by name, for limits and answers that several proxies share.",
         ),
         optional(
             "forwarded",

@@ -324,12 +324,12 @@ fn holds_expression(node: &Node) -> bool {
 /// Checks a route's arguments against its Flow's parameters, as each request will.
 fn check_arguments(report: &Report, document: &Node, with: &Value, route: &Object<'_>) {
     let schema = match document.get("parameters") {
-        Some(parameters) => Schema::compile(&Value::from(parameters.to_json())),
+        Some(parameters) => Schema::compile_in(&Value::from(parameters.to_json()), &report.room),
         None => Ok(Schema::nothing()),
     };
     // An invalid schema is reported by the language.
     let Ok(schema) = schema else { return };
-    let Err(violation) = schema.validate(with) else {
+    let Err(violation) = schema.validate_in(with, &report.room) else {
         return;
     };
     let span = route.get("with").map_or(route.node.span, |node| node.span);

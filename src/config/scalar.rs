@@ -2,6 +2,8 @@
 //! says what was found and what to write.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::language::temporal::{Span, meant_duration};
@@ -66,8 +68,34 @@ pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// `http://host:port` or `https://host:port`, and whether it is the latter. The default port is 80 or 443.
+/// The longest path that a Unix socket's address has room for.
+const LONGEST_SOCKET: usize = 107;
+
+/// `unix:/path`.
+fn socket(text: &str, path: &str) -> Result<Endpoint, String> {
+    if !path.starts_with('/') || path.ends_with('/') || path.contains('\0') {
+        return Err(format!("`{text}` names no file; write for example `unix:/run/app.sock`"));
+    }
+    if path.len() > LONGEST_SOCKET {
+        return Err(format!(
+            "`{text}` is longer than the {LONGEST_SOCKET} bytes that a socket's path may have"
+        ));
+    }
+    Ok(Endpoint {
+        host: "localhost".into(),
+        port: 0,
+        authority: text.into(),
+        socket: Some(Arc::from(Path::new(path))),
+        weight: 1,
+        tls: None,
+    })
+}
+
+/// `http://host:port`, `https://host:port` or `unix:/path`, and whether it is the second. The default port is 80 or 443.
 pub(super) fn endpoint(text: &str) -> Result<(Endpoint, bool), String> {
+    if let Some(path) = text.strip_prefix("unix:") {
+        return Ok((socket(text, path)?, false));
+    }
     let refuse = |problem: &str| {
         Err(format!("`{text}` {problem}; write for example `http://127.0.0.1:3000`"))
     };
@@ -97,7 +125,35 @@ pub(super) fn endpoint(text: &str) -> Result<(Endpoint, bool), String> {
     let authority =
         if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let (host, authority) = (host.into(), authority.into());
-    Ok((Endpoint { host, port, authority, tls: None }, secure))
+    Ok((Endpoint { host, port, authority, socket: None, weight: 1, tls: None }, secure))
+}
+
+/// `redis://host:port/database` or `rediss://…`: host, port, database, and whether it is the latter.
+pub(super) fn redis(text: &str) -> Result<(String, u16, u16, bool), String> {
+    let refuse = |problem: &str| {
+        Err(format!("`{text}` {problem}; write for example `redis://127.0.0.1:6379`"))
+    };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return refuse("is not a URL");
+    };
+    let secure = scheme.eq_ignore_ascii_case("rediss") || scheme.eq_ignore_ascii_case("valkeys");
+    let clear = scheme.eq_ignore_ascii_case("redis") || scheme.eq_ignore_ascii_case("valkey");
+    if !secure && !clear {
+        return refuse(&format!("has the scheme `{scheme}`"));
+    }
+    if rest.contains('@') {
+        // Not shown: it may hold a password.
+        return Err("the URL holds credentials; write them as `user` and `password`".into());
+    }
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let database = if path.is_empty() { Some(0) } else { path.parse::<u16>().ok() };
+    let Some(database) = database else {
+        return refuse("has a path that is no number of a database");
+    };
+    match host_and_port(authority, 6379) {
+        Ok((host, port)) => Ok((host, port, database, secure)),
+        Err(problem) => refuse(problem),
+    }
 }
 
 /// The URL of a span collector. Without a path it gets the one that OTLP/HTTP uses for traces.

@@ -74,6 +74,11 @@ fn shape(shape: &Shape) -> Value {
             "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://|\$\{",
             "examples": ["http://127.0.0.1:3000"],
         }),
+        Shape::Endpoint => json!({
+            "type": "string",
+            "pattern": r"^[Hh][Tt][Tt][Pp][Ss]?://|^unix:/|\$\{",
+            "examples": ["http://127.0.0.1:3000", "unix:/run/app.sock"],
+        }),
         Shape::Word(words) => json!({ "enum": words }),
         Shape::Any => json!({}),
         Shape::Null => json!({ "type": "null" }),

@@ -55,6 +55,8 @@ pub(super) enum Shape {
     Address,
     /// `http://host:port` or `https://host:port`.
     Url,
+    /// The same, or `unix:/path`.
+    Endpoint,
     /// One of these words.
     Word(&'static [&'static str]),
     /// Any JSON value.

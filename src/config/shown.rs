@@ -23,6 +23,12 @@ const TEXTS: &[(&str, &str)] = &[
     ("`tracing`", "service"),
     ("`forwarded`", "trusted"),
     ("an upstream", "endpoints"),
+    ("an endpoint", "url"),
+    ("`health` of an upstream", "path"),
+    ("`health` of an upstream", "grpc"),
+    ("a store", "redis"),
+    ("a store", "passwordFile"),
+    ("a store", "prefix"),
     ("`tls` of a listener", "certificate"),
     ("`tls` of a listener", "key"),
     ("`tls` of a listener", "clientCa"),
@@ -129,7 +135,9 @@ fn shaped(node: &Node, shape: &'static Shape, harmless: bool) -> Json {
             let fits = shapes.iter().find(|shape| fits(shape, node));
             fits.map_or_else(|| hidden(node), |shape| shaped(node, shape, harmless))
         }
-        (Shape::Text | Shape::Url, Kind::String(text)) if harmless => text_shown(text).into(),
+        (Shape::Text | Shape::Url | Shape::Endpoint, Kind::String(text)) if harmless => {
+            text_shown(text).into()
+        }
         (Shape::Duration | Shape::Size | Shape::Address | Shape::Word(_), Kind::String(text)) => {
             text_shown(text).into()
         }
@@ -205,13 +213,15 @@ fn members(node: &Node, show: impl Fn(&str, &Node) -> Json) -> Json {
     Json::Object(shown.collect())
 }
 
-/// A harmless text. An expression in its place loses its literals, and a URL its user and its query.
+/// A harmless text. An expression in its place loses its literals. A URL with a user or a query is hidden, and
+/// so is a path with a query.
 fn text_shown(text: &str) -> Cow<'_, str> {
     if Program::body(text).is_some() {
         return without_literals(text).into();
     }
-    let url = text.contains("://");
-    if url && (text.contains('@') || text.contains('?')) { HIDDEN.into() } else { text.into() }
+    let url = text.contains("://") && text.contains(['@', '?']);
+    let query = text.starts_with('/') && text.contains('?');
+    if url || query { HIDDEN.into() } else { text.into() }
 }
 
 /// `${NAME}` alone, without a default.

@@ -63,8 +63,8 @@ pub(super) fn declared(report: &Report, member: &Member) {
             ("type", Value::from("object")),
             ("properties", Value::object([(Arc::clone(&parameter.key), schema)])),
         ]);
-        if let Err(problem) = Schema::compile(&whole) {
-            report.error("bad-parameter", parameter.value.span, problem);
+        if let Err(problem) = Schema::compile_in(&whole, &report.room) {
+            report.error("bad-parameter", parameter.value.span, problem.message);
         }
     }
 }
@@ -141,7 +141,8 @@ fn check(report: &Report, parameter: &Member, value: &Node) {
         return;
     }
     let schema = parameter.value.to_json();
-    let checked = Schema::validate_part(&schema, &schema, &Value::from(value.to_json()));
+    let value_json = Value::from(value.to_json());
+    let checked = Schema::validate_part(&schema, &schema, &value_json, &report.room);
     if let Err(violation) = checked {
         let message = format!("`{}`: {}", parameter.key, violation.message);
         let error = Diagnostic::error("bad-arguments", value.span, message);

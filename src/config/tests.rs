@@ -10,8 +10,8 @@ use super::root::sections;
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{
-    Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch, RuledRetryable,
-    Shutdown, Upstream, Verdict,
+    Balance, Buffer, Endpoint, HeadLimits, HostPolicy, Limits, Protocol, RouteMatch,
+    RuledRetryable, Shutdown, Upstream, Verdict,
 };
 use crate::proxy::tls::testing::Authority;
 use crate::telemetry::settings::{Access, BUCKETS, TelemetrySettings, When};
@@ -121,11 +121,14 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         host: "127.0.0.1".into(),
         port: 3000,
         authority: "127.0.0.1:3000".into(),
+        socket: None,
+        weight: 1,
         tls: None,
     };
     let upstream = Upstream {
         name: "app".into(),
         endpoints: vec![endpoint],
+        balance: Balance::LeastRequest,
         protocol: Protocol::Http1,
         connect_timeout: Duration::from_secs(1),
         response_timeout: Duration::from_mins(1),
@@ -139,6 +142,8 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         retry_after_max: Duration::from_mins(5),
         host: HostPolicy::Preserve,
         heads: HeadLimits { size: 64 * 1024, fields: 100 },
+        health: None,
+        ejection: None,
     };
     assert_eq!(settings.upstreams, [upstream]);
     let route = &settings.routes[0];
@@ -348,8 +353,15 @@ fn the_schema_knows_what_the_loader_knows() {
     let schema = schema::schema();
     let value = crate::language::value::Value::from;
     let compiled = crate::language::schema::Schema::compile(&value(schema.clone())).unwrap();
-    for name in ["minimal.yaml", "recipe.yaml", "quickstart.yaml", "reference.yaml", "faults.yaml"]
-    {
+    for name in [
+        "minimal.yaml",
+        "recipe.yaml",
+        "quickstart.yaml",
+        "reference.yaml",
+        "faults.yaml",
+        "health.yaml",
+        "limits.yaml",
+    ] {
         let variables = [("LISTEN", "127.0.0.1:1"), ("ADMIN", "127.0.0.1:2"), ("FLAKY", "a:1")];
         let loaded = shipped(name, &variables);
         if let Err(violation) = compiled.validate(&value(loaded.written.to_json())) {

@@ -185,13 +185,29 @@ impl<'a> TlsReader<'a> {
                 read.map_err(noted).ok()
             }
             Err(error) => {
-                let message = format!("`{key}`: {path} cannot be read: {error}");
-                let diagnostic = Diagnostic::error("unreadable", node.span, message);
-                let help = "a file is named relative to the configuration's folder";
-                self.report.add(diagnostic.with_help(help));
+                self.unreadable(key, &path, &error, node);
                 None
             }
         }
+    }
+
+    /// The text of a file that holds a secret.
+    pub(super) fn secret(&self, key: &str, path: &Path, node: &Node) -> Option<Arc<str>> {
+        let NamedFile { path, text } = (self.text)(path);
+        match text {
+            Ok(text) => Some(text),
+            Err(error) => {
+                self.unreadable(key, &path, &error, node);
+                None
+            }
+        }
+    }
+
+    fn unreadable(&self, key: &str, path: &str, error: &str, node: &Node) {
+        let message = format!("`{key}`: {path} cannot be read: {error}");
+        let diagnostic = Diagnostic::error("unreadable", node.span, message);
+        let help = "a file is named relative to the configuration's folder";
+        self.report.add(diagnostic.with_help(help));
     }
 
     fn noted<T>(&self, code: &'static str, at: Span, made: Result<T, FileError>) -> Option<T> {

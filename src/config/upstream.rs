@@ -1,5 +1,9 @@
 //! `upstreams:`, the servers to which requests are forwarded.
 
+mod balance;
+mod health;
+
+use self::health::{EJECTION, HEALTH, ejection, health};
 use super::read::{LONGEST, Object, Report};
 use super::retry_budget::{RETRY_BUDGET, retry_budget};
 use super::scalar;
@@ -9,14 +13,36 @@ use crate::proxy::settings::{Endpoint, HeadLimits, HostPolicy, Protocol, Upstrea
 use crate::proxy::tls::EndpointTls;
 use crate::source::{Diagnostic, Member, Node};
 
+const ENDPOINT_FORMS: Shape = Shape::Either(&[Shape::Endpoint, Shape::Section(&ENDPOINT)]);
+
+const ENDPOINT: Section = Section {
+    name: "an endpoint",
+    doc: "One endpoint of an upstream, with its weight.",
+    fields: &[
+        required("url", Shape::Endpoint, "Where it answers."),
+        or(
+            "weight",
+            Shape::Count(1, 1000),
+            "1",
+            "How many requests it gets in relation to the others. Each address of a name has this weight.",
+        ),
+    ],
+};
+
 pub(super) const UPSTREAM: Section = Section {
     name: "an upstream",
     doc: "A named set of endpoints.",
     fields: &[
         required(
             "endpoints",
-            Shape::List(&Shape::Url),
-            "Where it answers: `http://host:port`, or `https://host:port`. At least one.",
+            Shape::List(&ENDPOINT_FORMS),
+            "Where it answers: `http://host:port`, `https://host:port` or `unix:/path`, each alone or as `url` with a `weight`. At least one. Each address of a name is an endpoint.",
+        ),
+        or(
+            "balance",
+            balance::BALANCE,
+            r#""leastRequest""#,
+            "Which endpoint gets the next request: of two that are drawn at random, the one with fewer requests for its weight (`leastRequest`); one after the other (`roundRobin`); any (`random`); or the one that a key belongs to (`hash`).",
         ),
         or(
             "protocol",
@@ -88,6 +114,16 @@ pub(super) const UPSTREAM: Section = Section {
             r#""PT5M""#,
             "The upper bound for a Retry-After. A longer one counts as this.",
         ),
+        optional(
+            "health",
+            Shape::Section(&HEALTH),
+            "Active checks of each endpoint. Without it, there are none.",
+        ),
+        optional(
+            "ejection",
+            Shape::Section(&EJECTION),
+            "Leaves an endpoint out for a time if its attempts fail. Without it, each endpoint stays in.",
+        ),
         or(
             "host",
             Shape::Word(&["preserve", "upstream"]),
@@ -117,6 +153,7 @@ pub(super) fn upstreams(
         Some(Upstream {
             name: member.key.clone(),
             endpoints: endpoints(report, &object, protocol, tls),
+            balance: balance::balance(report, &object),
             protocol,
             connect_timeout: object.duration("connectTimeout", ("PT0.001S", LONGEST)),
             response_timeout: object.duration("responseTimeout", ("PT0S", LONGEST)),
@@ -133,9 +170,24 @@ pub(super) fn upstreams(
                 _ => HostPolicy::Preserve,
             },
             heads,
+            health: health(report, &object, protocol),
+            ejection: ejection(report, &object),
         })
     };
     root.map("upstreams").iter().filter_map(read).collect()
+}
+
+/// An endpoint, and whether it is to be spoken to over TLS.
+fn endpoint(report: &Report, node: &Node) -> Option<(Endpoint, bool)> {
+    if node.as_object().is_none() {
+        return report.parsed("bad-url", "endpoints", node, scalar::endpoint);
+    }
+    let object = Object::open(report, "endpoints", node, &ENDPOINT)?;
+    let url = object.get("url")?;
+    let (mut endpoint, secure) = report.parsed("bad-url", "url", url, scalar::endpoint)?;
+    let weight = object.count("weight").and_then(|weight| u32::try_from(weight).ok());
+    endpoint.weight = weight.unwrap_or(1);
+    Some((endpoint, secure))
 }
 
 /// The endpoints, each with the TLS to use for it, if any.
@@ -145,12 +197,11 @@ fn endpoints(
     protocol: Protocol,
     tls: &TlsReader<'_>,
 ) -> Vec<Endpoint> {
-    let urls = object.nonempty_list("endpoints", "one URL").iter().filter_map(|node| {
-        Some((report.parsed("bad-url", "endpoints", node, scalar::endpoint)?, node))
-    });
-    let urls: Vec<((Endpoint, bool), &Node)> = urls.collect();
+    let listed = object.nonempty_list("endpoints", "one URL").iter();
+    let urls: Vec<_> = listed.filter_map(|node| Some((endpoint(report, node)?, node))).collect();
     let secure = urls.iter().find(|((_, secure), _)| *secure);
-    let clear = urls.iter().find(|((_, secure), _)| !*secure);
+    // What goes through a socket leaves the machine by no way.
+    let clear = urls.iter().find(|((at, secure), _)| !*secure && at.socket.is_none());
     let section = object.member("tls");
     if let (Some((_, secure)), Some((_, clear))) = (secure, clear) {
         let message = "some endpoints are `https://` and some `http://`: what is secret on one way is not on the other";

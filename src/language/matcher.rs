@@ -5,6 +5,7 @@ use std::fmt;
 
 use super::code::CodePattern;
 use super::outcome::{Failure, FailureType};
+use super::value::{Array, Value};
 
 /// A failure matcher. It matches a failure if every member that is present matches. A definition must write
 /// at least one; that is checked when it is read.
@@ -19,6 +20,36 @@ pub struct Matcher {
 }
 
 impl Matcher {
+    /// Reads a matcher from a value, which an expression or a literal made.
+    pub fn read(written: &Value) -> Result<Self, Failure> {
+        let list = |name| match written.get(name) {
+            None => Ok(None),
+            Some(value) => {
+                let texts = value.as_array().into_iter().flat_map(Array::iter);
+                let texts: Option<Vec<_>> =
+                    texts.map(|text| text.as_str().map(str::to_owned)).collect();
+                match texts.filter(|texts| !texts.is_empty()) {
+                    Some(texts) => Ok(Some(texts)),
+                    None => Err(wrong(name, "a list of at least one string", value)),
+                }
+            }
+        };
+        let code = |code: String| {
+            CodePattern::parse(&code).map_err(|error| {
+                Failure::validation(error.to_string(), "/match/codes", Value::string(code))
+            })
+        };
+        let ty = |ty: String| {
+            FailureType::parse(&ty)
+                .ok_or_else(|| wrong("types", "a list of non-success types", Value::string(ty)))
+        };
+        let codes =
+            list("codes")?.map(|codes| codes.into_iter().map(code).collect()).transpose()?;
+        let types = list("types")?.map(|types| types.into_iter().map(ty).collect()).transpose()?;
+        let retryable = written.get("retryable").as_ref().and_then(Value::as_bool);
+        Ok(Self { codes, types, retryable })
+    }
+
     /// Whether this would select `failure` if that said something else about `retryable`.
     pub fn misses_retryable(&self, failure: &Failure) -> bool {
         let any = Self { retryable: None, ..self.clone() };
@@ -55,6 +86,11 @@ impl Matcher {
         });
         codes && types && retryable.is_none_or(|wanted| later.retryable == Some(wanted))
     }
+}
+
+fn wrong(name: &str, wanted: &str, observed: Value) -> Failure {
+    let message = format!("`{name}` must be {wanted}; it is {} {observed}", observed.type_name());
+    Failure::validation(message, format!("/{name}"), observed)
 }
 
 /// One line for people: `A.B or A.C.*, type timeout, retryable`.

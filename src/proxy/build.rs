@@ -1,24 +1,27 @@
 //! Makes a configuration ready to serve: compiles each route's document with the route's own catalog.
 
+mod breakers;
 mod credentials;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use ::http::HeaderValue;
 
 use super::memory::Parsers;
 use super::message::refusal::Reason;
 use super::middleware::EntryHost;
-use super::provider::http::{HttpProvider, RouteFacts};
+use super::provider::http::{HttpProvider, RouteFacts, UpstreamFacts};
 use super::proxy_header::receive::HeaderFailure;
 use super::settings::{
-    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Protocol, Settings, Verdict,
+    self, ClassifyRule, FieldEdits, Listener, Paths, PrefixRewrite, Settings, Verdict,
 };
 use super::site::facts::Facts;
 use super::site::route::Router;
 use super::site::runtime::{ListenAddress, ListenerProxies, ListenerTls, Route, Runtime, Shaping};
 use super::stage::Stage;
+use super::store::Stores;
 use super::tls;
 use super::upstream::resolve::System;
 use super::upstream::shared::{SharedUpstream, UpstreamRegistry};
@@ -55,6 +58,7 @@ impl Runtime {
             admin: _,
             observed: _,
             upstreams,
+            stores,
             forwarded,
             request_id,
             paths,
@@ -63,20 +67,23 @@ impl Runtime {
             shutdown,
             hash,
         } = settings;
+        let stores = Stores::of(stores, metrics);
         let upstreams: Vec<_> =
             upstreams.into_iter().map(|upstream| known.upstream(upstream, metrics)).collect();
         let names = upstreams.iter().map(|shared| Arc::clone(&shared.settings.name));
         let names: HashMap<Arc<str>, usize> = names.zip(0..).collect();
-        let http2 = upstreams.iter().map(|shared| shared.settings.protocol == Protocol::Http2);
+        let responds = upstreams.iter().map(|shared| shared.settings.response_timeout);
+        let facts = upstreams.iter().map(|shared| UpstreamFacts::of(&shared.settings));
         let mut builder = Builder {
-            http2: http2.collect(),
+            facts: facts.collect(),
+            responds: responds.collect(),
             catalog,
             metrics,
             names: Arc::new(names),
             stage: stage.as_ref(),
             paths,
             cache: PreparedCache::default(),
-            host: Arc::new(EntryHost { metrics: Arc::clone(metrics) }),
+            host: Arc::new(EntryHost::new(metrics, stores, stage.is_some())),
         };
         let mut found = Diagnostics::default();
         let mut built = Vec::new();
@@ -162,7 +169,9 @@ impl ListenAddress {
 /// Whether an upstream may be this proxy itself: its port is one on which this proxy listens.
 fn may_return(listeners: &[Listener], upstreams: &[Arc<SharedUpstream>]) -> bool {
     let mut endpoints = upstreams.iter().flat_map(|shared| &shared.settings.endpoints);
-    endpoints.any(|endpoint| listeners.iter().any(|l| l.address.port() == endpoint.port))
+    let at =
+        |endpoint: &settings::Endpoint, port| endpoint.socket.is_none() && endpoint.port == port;
+    endpoints.any(|endpoint| listeners.iter().any(|l| at(endpoint, l.address.port())))
 }
 
 /// Shared by the routes while they are built.
@@ -170,8 +179,10 @@ struct Builder<'a> {
     catalog: &'a Catalog,
     metrics: &'a Arc<Metrics>,
     names: Arc<HashMap<Arc<str>, usize>>,
-    /// Which upstreams speak HTTP/2.
-    http2: Arc<[bool]>,
+    /// What is known of the upstreams.
+    facts: Arc<[UpstreamFacts]>,
+    /// Within which time each begins a response; zero: nothing bounds that.
+    responds: Vec<Duration>,
     stage: Option<&'a Arc<Stage>>,
     paths: Paths,
     cache: PreparedCache,
@@ -181,7 +192,7 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     fn route(&mut self, route: settings::Route) -> Result<(Route, Diagnostics), Diagnostics> {
-        let facts = RouteFacts::of(&route, Arc::clone(&self.http2));
+        let facts = RouteFacts::of(&route, Arc::clone(&self.facts));
         let settings::Route {
             name,
             span,
@@ -213,6 +224,11 @@ impl Builder<'_> {
             compile_with_cache(&document, &catalog, Strictness::Load, &mut self.cache)?;
         let removed = request_fields.as_ref().map_or(&[][..], |edits| &edits.remove);
         credentials::advise(&plan, &uri, removed, &mut warnings);
+        let responds = |named: Option<&str>| {
+            let place = named.map_or(default, |name| self.names.get(name).copied());
+            self.responds.get(place?).copied()
+        };
+        breakers::advise(&plan, &uri, responds, &mut warnings);
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);

@@ -25,6 +25,7 @@ use crate::proxy::client::listener;
 use crate::proxy::settings::Limits;
 use crate::proxy::site::runtime::Runtime;
 use crate::proxy::site::{Worker, WorkerState};
+use crate::proxy::upstream::checks::Checks;
 use crate::proxy::watch::Timeouts;
 use crate::system::inherited::Inherited;
 
@@ -45,6 +46,8 @@ pub struct Server {
     runtime: ArcSwap<Runtime>,
     workers: Vec<WorkerHandle>,
     listeners: Mutex<Listeners>,
+    /// Looks after the endpoints of upstreams.
+    checks: Checks,
     /// Whether another process serves the addresses after this one.
     succeeded: AtomicBool,
 }
@@ -95,7 +98,10 @@ impl Server {
             .enumerate()
             .map(|(number, sockets)| WorkerHandle::start(number, &runtime, sockets))
             .collect();
+        let checks = Checks::default();
+        checks.supervise(&runtime.upstreams, &runtime.resolver);
         Ok(Self {
+            checks,
             runtime: ArcSwap::new(runtime),
             workers: workers?,
             succeeded: AtomicBool::new(listeners.are_managed()),
@@ -163,7 +169,9 @@ impl Server {
                 Replacement { runtime: Arc::clone(&runtime), opened, closed: closed.clone(), done };
             worker.ask(Command::Replace(replacement), wait).await;
         }
+        Checks::leave(&last.upstreams, &runtime.upstreams);
         drop(last);
+        self.checks.supervise(&runtime.upstreams, &runtime.resolver);
         Ok(())
     }
 

@@ -2,20 +2,23 @@
 //! them; neither depends on how the other works.
 
 mod certificates;
+mod endpoint;
 pub mod health;
+mod patience;
+pub mod store;
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue, Method};
 
 pub use self::certificates::{CertificateMatch, SanPattern};
+pub use self::endpoint::{Balance, Endpoint, HashKey};
+pub use self::patience::{BodyPatience, MinimumRate};
 use crate::language::expr::Program;
 use crate::language::value::Value;
-use crate::proxy::tls::{EndpointTls, ServerTls};
+use crate::proxy::tls::ServerTls;
 use crate::source::{Node, Span};
 use crate::telemetry::settings::TelemetrySettings;
 
@@ -32,6 +35,8 @@ pub struct Settings {
     pub observed: TelemetrySettings,
     /// By name, unique.
     pub upstreams: Vec<Upstream>,
+    /// By name, unique.
+    pub stores: Vec<store::Store>,
     /// How the fields about the client are handled; `None` leaves them unchanged.
     pub forwarded: Option<Forwarded>,
     /// The field of every answer that carries the execution's id.
@@ -77,6 +82,8 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// At least one.
     pub endpoints: Vec<Endpoint>,
+    /// Which of them gets the next request (default: the one of two with fewer requests).
+    pub balance: Balance,
     /// The protocol (default HTTP/1.1).
     pub protocol: Protocol,
     /// How long connecting may take (default PT1S).
@@ -105,6 +112,10 @@ pub struct Upstream {
     pub host: HostPolicy,
     /// The limits of a response's head, which are those of a request's.
     pub heads: HeadLimits,
+    /// Active checks of its endpoints.
+    pub health: Option<health::Health>,
+    /// Passive ejection of its endpoints.
+    pub ejection: Option<health::Ejection>,
 }
 
 /// How many re-runs an upstream's requests allow.
@@ -181,19 +192,6 @@ pub enum Protocol {
     Http1,
     /// HTTP/2, with prior knowledge or chosen by TLS: a connection carries many requests at once.
     Http2,
-}
-
-/// One address of an upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Endpoint {
-    /// A name or an IP address (without brackets).
-    pub host: Arc<str>,
-    /// The port.
-    pub port: u16,
-    /// `host:port`, with an IPv6 address in brackets: the name in messages and details.
-    pub authority: Arc<str>,
-    /// The TLS settings; `None` means clear text. All endpoints of an upstream are alike in this.
-    pub tls: Option<EndpointTls>,
 }
 
 /// One route.
@@ -350,19 +348,6 @@ pub struct Limits {
     pub workers: usize,
 }
 
-/// How many bytes a second a client must move at least, on average.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MinimumRate(NonZeroU64);
-
-/// How long the proxy waits for the bytes of a client's body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyPatience {
-    /// For the next ones.
-    pub stall: Duration,
-    /// For all of them.
-    pub rate: Option<MinimumRate>,
-}
-
 impl Limits {
     /// The limits of a head, not counting a request's target.
     pub const fn heads(&self) -> HeadLimits {
@@ -383,55 +368,5 @@ impl Limits {
     /// For the bodies of requests.
     pub const fn body_patience(&self) -> BodyPatience {
         BodyPatience { stall: self.body_timeout, rate: self.minimum_rate }
-    }
-}
-
-impl MinimumRate {
-    /// Waiting that counts for nothing: a connection takes its time to begin.
-    const GRACE: Duration = Duration::from_secs(5);
-
-    /// At least `bytes` a second; `None` for 0.
-    pub const fn new(bytes: u64) -> Option<Self> {
-        match NonZeroU64::new(bytes) {
-            Some(bytes) => Some(Self(bytes)),
-            None => None,
-        }
-    }
-
-    /// How long one may have waited, altogether, for a client that has moved this many bytes.
-    pub fn patience(self, bytes: u64) -> Duration {
-        const NANOS: u128 = 1_000_000_000;
-        let nanos = u128::from(bytes % self.0) * NANOS / u128::from(self.0.get());
-        let nanos = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-        let seconds = Duration::from_secs(bytes / self.0);
-        Self::GRACE.saturating_add(seconds).saturating_add(nanos)
-    }
-}
-
-/// Bytes a second.
-impl fmt::Display for MinimumRate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes a second", self.0)
-    }
-}
-
-/// Without a minimum rate.
-impl From<Duration> for BodyPatience {
-    fn from(stall: Duration) -> Self {
-        Self { stall, rate: None }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patience_grows_with_the_bytes() {
-        let rate = MinimumRate::new(1000).unwrap();
-        assert_eq!(rate.patience(0), Duration::from_secs(5));
-        assert_eq!(rate.patience(2500), Duration::from_millis(7500));
-        assert_eq!(rate.patience(u64::MAX).as_secs(), u64::MAX / 1000 + 5);
-        assert_eq!(MinimumRate::new(0), None);
     }
 }

@@ -189,7 +189,7 @@ impl Events {
         put(&mut event, "duration", ended.took.as_secs_f64());
         if let Some(destination) = ended.destination {
             put(&mut event, "upstream", &**destination.upstream);
-            put(&mut event, "endpoint", &**destination.endpoint);
+            put(&mut event, "endpoint", &**destination.endpoint.name());
         }
         match ended.end {
             End::Accepted(outcome) => describe(&mut event, outcome),

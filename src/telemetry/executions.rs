@@ -40,8 +40,10 @@ pub struct Filter {
     pub route: Option<String>,
     /// Only those of this kind.
     pub kind: Option<Kind>,
-    /// Only those with this id.
+    /// Only those with this id of the execution.
     pub execution: Option<String>,
+    /// Only that of the request with this id.
+    pub request: Option<String>,
 }
 
 impl Shard {
@@ -107,11 +109,12 @@ impl Executions {
     pub fn read(&self, filter: &Filter) -> Vec<Arc<Execution>> {
         let kinds = KINDS.into_iter().filter(|kind| filter.kind.is_none_or(|only| only == *kind));
         let mut all: Vec<_> = kinds.flat_map(|kind| self.kind(kind)).collect();
-        let Filter { route, kind: _, execution: id } = filter;
+        let Filter { route, kind: _, execution: id, request: one } = filter;
         all.retain(|execution| {
             let request = &execution.request;
             (route.is_none() || request.route.as_deref() == route.as_deref())
                 && id.as_deref().is_none_or(|id| *request.id == *id)
+                && one.as_deref().is_none_or(|one| request.request.to_string() == one)
         });
         latest_first(&mut all);
         all

@@ -25,6 +25,7 @@ pub(super) struct Families {
     pub(super) suppressed: IntCounterVec,
     pub(super) timeouts: IntCounterVec,
     pub(super) refusals: IntCounterVec,
+    pub(super) breakers: IntGaugeVec,
     pub(super) caught: IntCounterVec,
     pub(super) faults: IntCounterVec,
     pub(super) finally: IntCounterVec,
@@ -37,6 +38,11 @@ pub(super) struct Families {
     pub(super) connections: IntGaugeVec,
     pub(super) waiting: IntGaugeVec,
     pub(super) resends: IntCounterVec,
+    pub(super) lookup_failures: IntCounterVec,
+    pub(super) endpoint_up: IntGaugeVec,
+    pub(super) ejections: IntCounterVec,
+    pub(super) store_errors: IntCounterVec,
+    pub(super) lost_answers: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
     pub(super) header_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
@@ -144,6 +150,11 @@ impl Families {
                 "Runs that a middleware did not let happen, by the entry and the code: a limit, an open breaker, an injected fault.",
                 &["route", "entry", "code"],
             ),
+            breakers: all.gauges(
+                "circuit_breaker_state",
+                "The state of a circuit breaker, by its entry: 0 closed, 1 half-open, 2 open.",
+                &["route", "entry"],
+            ),
             caught: all.counters(
                 "catches_total",
                 "Failures that a catch took, by the Step and the code.",
@@ -198,10 +209,35 @@ impl Families {
                 "Requests that wait because an upstream has as many as its maxRequests.",
                 &["upstream"],
             ),
+            lookup_failures: all.counters(
+                "name_lookup_failures_total",
+                "Lookups of an endpoint's name that failed although its addresses were known: those are used on.",
+                &["upstream"],
+            ),
             resends: all.counters(
                 "stale_connection_resends_total",
                 "Requests sent again because a reused connection had died.",
                 &["upstream"],
+            ),
+            endpoint_up: all.gauges(
+                "endpoint_up",
+                "Whether an endpoint gets attempts: 1, or 0 while checks, an ejection or an operator keep it out.",
+                &["upstream", "endpoint"],
+            ),
+            ejections: all.counters(
+                "endpoint_ejections_total",
+                "How often an endpoint was taken out, by cause: how its attempts failed, or healthCheck.",
+                &["upstream", "endpoint", "cause"],
+            ),
+            store_errors: all.counters(
+                "store_errors_total",
+                "Decisions for which a store gave no answer: it was slow, gone, or refused.",
+                &["store"],
+            ),
+            lost_answers: all.counters(
+                "idempotency_answers_lost_total",
+                "Answers that were to be kept and are not, by reason: evicted, tooLarge or lapsed.",
+                &["route", "entry", "reason"],
             ),
             handshake_failures: all.counters(
                 "tls_handshake_failures_total",

@@ -130,6 +130,11 @@ impl LogLimiter {
         Self { kind: Kind { line, level: Level::WARN, about }, list: &HELD, paced: OnceLock::new() }
     }
 
+    /// The same for a line that informs.
+    pub const fn of_info(line: &'static str, about: Option<Arc<str>>) -> Self {
+        Self { kind: Kind { line, level: Level::INFO, about }, list: &HELD, paced: OnceLock::new() }
+    }
+
     /// Whether something that happens at `now` is admitted; if so, how many were not since the last one.
     pub fn admits(&self, now: Instant) -> Option<u64> {
         let paced = self.paced.get_or_init(|| Paced::new(self.kind.clone(), self.list, now));

@@ -7,12 +7,16 @@
 //! ([`live`]).
 
 mod buffers;
+mod endpoint;
 mod live;
 mod route;
+mod store;
 mod summary;
 
 pub use self::buffers::{BodyUse, BufferMetrics};
+pub use self::endpoint::EndpointHealth;
 pub use self::route::{Cleaned, RouteMetrics};
+pub use self::store::{AnswerMetrics, StoreMetrics};
 pub use self::summary::{Durations, RouteSummary};
 #[cfg(test)]
 mod tests;
@@ -59,6 +63,13 @@ pub struct RefusalMetrics {
     _name: Option<NameGuard>,
 }
 
+/// The gauge of a state, of an entry of a route.
+#[derive(Debug)]
+pub struct StateGauge {
+    gauge: IntGauge,
+    _name: NameGuard,
+}
+
 /// The handles of one upstream.
 #[derive(Debug)]
 pub struct UpstreamMetrics {
@@ -66,6 +77,15 @@ pub struct UpstreamMetrics {
     idle: IntGauge,
     waiting: IntGauge,
     resends: IntCounter,
+    lookups: IntCounter,
+    _name: NameGuard,
+}
+
+/// The handles of one endpoint.
+#[derive(Debug)]
+pub struct EndpointMetrics {
+    success: IntCounter,
+    failure: IntCounter,
     _name: NameGuard,
 }
 
@@ -173,6 +193,12 @@ impl Metrics {
         }
     }
 
+    /// `mwl_circuit_breaker_state{route,entry}`.
+    pub fn circuit_breaker(&self, route: &str, entry: &str) -> StateGauge {
+        let name = self.live.hold(Label::Route, route);
+        StateGauge { gauge: gauge(&self.families.breakers, &[route, entry]), _name: name }
+    }
+
     /// The handles of an upstream.
     pub fn upstream(self: &Arc<Self>, name: &str) -> Arc<UpstreamMetrics> {
         let families = &self.families;
@@ -181,8 +207,20 @@ impl Metrics {
             idle: gauge(&families.connections, &[name, "idle"]),
             waiting: gauge(&families.waiting, &[name]),
             resends: counter(&families.resends, &[name]),
+            lookups: counter(&families.lookup_failures, &[name]),
             _name: self.live.hold(Label::Upstream, name),
         })
+    }
+
+    /// The handles of an endpoint of `upstream`.
+    pub fn endpoint(&self, upstream: &str, name: &str) -> EndpointMetrics {
+        let attempts =
+            |outcome| counter(&self.families.endpoint_attempts, &[upstream, name, outcome]);
+        EndpointMetrics {
+            success: attempts("success"),
+            failure: attempts("failure"),
+            _name: self.live.hold(Label::Endpoint, name),
+        }
     }
 
     /// Records that a configuration is now served: `mwl_config_info{hash}` shows this one only. `at` is the
@@ -261,6 +299,13 @@ impl RefusalMetrics {
     }
 }
 
+impl StateGauge {
+    /// The state's number.
+    pub fn set(&self, state: u8) {
+        self.gauge.set(state.into());
+    }
+}
+
 impl UpstreamMetrics {
     /// A connection was opened and is `active`.
     pub fn opened(&self) {
@@ -299,8 +344,26 @@ impl UpstreamMetrics {
         self.waiting.dec();
     }
 
+    /// `mwl_name_lookup_failures_total`.
+    pub fn lookup_failed(&self) {
+        self.lookups.inc();
+    }
+
     /// `mwl_stale_connection_resends_total`.
     pub fn stale_resend(&self) {
         self.resends.inc();
+    }
+}
+
+impl EndpointMetrics {
+    /// `mwl_endpoint_attempts_total`.
+    pub fn attempt(&self, success: bool) {
+        let counter = if success { &self.success } else { &self.failure };
+        counter.inc();
+    }
+
+    /// How many attempts have succeeded, and how many have failed.
+    pub fn attempts(&self) -> (u64, u64) {
+        (self.success.get(), self.failure.get())
     }
 }

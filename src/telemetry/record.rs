@@ -165,11 +165,23 @@ pub struct Cause {
     pub retryable: Option<bool>,
 }
 
+/// The random id of one request, in records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId(pub [u8; 8]);
+
+impl std::fmt::Display for RequestId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
 /// A request's record without its attempts.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The execution's id.
+    /// The execution's id, which the client may have given, to several requests even.
     pub id: Box<str>,
+    /// An id that no other request has.
+    pub request: RequestId,
     /// The route; `None` if no route matched.
     pub route: Option<Arc<str>>,
     /// The client's address, without its port.
@@ -302,7 +314,7 @@ impl Attempt {
         Self {
             call: Call::of(attempt),
             upstream: Arc::clone(destination.upstream),
-            endpoint: Arc::clone(destination.endpoint),
+            endpoint: Arc::clone(destination.endpoint.name()),
             status: status(&ended.end),
             code: ended.code().map(Into::into),
             interrupted: matches!(ended.end, End::Interrupted(_)),

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::executions::Executions;
 use super::limiter::LogLimiter;
+use super::lines::LineStyle;
 use super::metrics::Metrics;
 use super::record::{Execution, Kind};
 use super::settings::{Access, TelemetrySettings, Tracing, When};
@@ -26,6 +27,8 @@ pub struct Telemetry {
     executions: Arc<Executions>,
     /// Started when a configuration first uses it.
     access: OnceLock<WriteQueue<Arc<Execution>>>,
+    /// A line for each request, if somebody watches.
+    lines: Option<WriteQueue<Arc<Execution>>>,
     tracer: Mutex<Option<Arc<Tracer>>>,
 }
 
@@ -33,6 +36,7 @@ pub struct Telemetry {
 #[derive(Clone, Debug, Default)]
 pub struct Sinks {
     access: Option<AccessLog>,
+    lines: Option<WriteQueue<Arc<Execution>>>,
     executions: Option<Arc<Executions>>,
     tracer: Option<Arc<Tracer>>,
 }
@@ -51,6 +55,7 @@ impl Telemetry {
             metrics,
             executions: Arc::new(Executions::new(0)),
             access: OnceLock::new(),
+            lines: None,
             tracer: Mutex::default(),
         }
     }
@@ -76,6 +81,8 @@ impl Telemetry {
         let wanted = access.when != When::None || access.sample > 0.0;
         Ok(Sinks {
             access: wanted.then(|| self.access(access)).flatten(),
+            // Both go to standard output, and one reader is there.
+            lines: self.lines.clone().filter(|_| !wanted),
             executions: (executions > 0).then(|| Arc::clone(&self.executions)),
             tracer,
         })
@@ -105,9 +112,19 @@ impl Telemetry {
         Some(AccessLog { settings, lines: self.access.get()?.clone() })
     }
 
+    /// Writes a line for each request to standard output, unless the access log goes there.
+    ///
+    /// # Errors
+    /// When the system provides no thread.
+    pub fn with_lines(self, style: LineStyle) -> io::Result<Self> {
+        let dropped = (self.metrics.lost_records("lines"), None);
+        let lines = WriteQueue::start("lines", dropped, io::stdout(), style.format())?;
+        Ok(Self { lines: Some(lines), ..self })
+    }
+
     /// Waits a short time until the last records are written and the last spans exported.
     pub fn flush(&self) {
-        if let Some(lines) = self.access.get() {
+        for lines in self.access.get().into_iter().chain(&self.lines) {
             lines.flush(LAST);
         }
         let tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -120,13 +137,17 @@ impl Telemetry {
 impl Sinks {
     /// Whether anybody may want a record. If not, nothing is ever recorded.
     pub fn listen(&self) -> bool {
-        self.access.is_some() || self.executions.is_some() || self.tracer.is_some()
+        self.logs() || self.executions.is_some() || self.tracer.is_some()
     }
 
     /// Whether the execution `id` is recorded in any case: because the access log contains all of them or
-    /// samples this one.
+    /// samples this one, or because each has a line.
     pub fn wants(&self, id: &str) -> bool {
-        self.access.as_ref().is_some_and(|log| log.settings.when == When::All || log.samples(id))
+        self.lines.is_some()
+            || self
+                .access
+                .as_ref()
+                .is_some_and(|log| log.settings.when == When::All || log.samples(id))
     }
 
     /// Whether the latest executions are kept.
@@ -139,9 +160,9 @@ impl Sinks {
         self.tracer.as_deref()
     }
 
-    /// Whether the access log may contain a request that matches no route.
+    /// Whether a request that matches no route may be told.
     pub fn logs(&self) -> bool {
-        self.access.is_some()
+        self.access.is_some() || self.lines.is_some()
     }
 
     /// Delivers a record to every reader that wants it.
@@ -151,6 +172,9 @@ impl Sinks {
             && log.takes(&execution)
         {
             log.lines.send(Arc::clone(&execution));
+        }
+        if let Some(lines) = &self.lines {
+            lines.send(Arc::clone(&execution));
         }
         if let Some(tracer) = &self.tracer
             && execution.request.trace.is_some()

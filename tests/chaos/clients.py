@@ -56,6 +56,22 @@ ROUTES = {
 PATIENCE = 20
 
 
+class Reader(asyncio.StreamReader):
+    """Hands out what came before a connection broke: `asyncio`'s own forgets it."""
+
+    def set_exception(self, error):
+        self.feed_eof()
+
+
+async def connect(port, tls):
+    """A connection: its reader and its writer."""
+    loop = asyncio.get_running_loop()
+    reader = Reader(loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader, loop=loop)
+    transport, _ = await loop.create_connection(lambda: protocol, "127.0.0.1", port, ssl=tls)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
 class Load:
     """All clients of a run."""
 
@@ -98,7 +114,7 @@ class Load:
             request = self.draw("http1")
             try:
                 if stream is None:
-                    stream = await asyncio.open_connection("127.0.0.1", self.ports[tls], ssl=self.tls if tls else None)
+                    stream = await connect(self.ports[tls], self.tls if tls else None)
                     if tls:
                         self.shown.add(stream[1].get_extra_info("ssl_object").getpeercert()["serialNumber"])
                 keeps = await asyncio.wait_for(self._ask(stream, request), PATIENCE)

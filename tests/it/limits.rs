@@ -16,7 +16,17 @@ const UNCOUNTED: &str = "No metric: ";
 /// How a bound begins that a library keeps.
 const LIBRARY: &str = "Library: ";
 /// Keys of the configuration that bound nothing that others can make the process do.
-const OTHER_KEYS: [&str; 6] = ["endpoints", "host", "protocol", "retryBudget", "tls", "workers"];
+const OTHER_KEYS: [&str; 9] = [
+    "balance",
+    "ejection",
+    "endpoints",
+    "health",
+    "host",
+    "protocol",
+    "retryBudget",
+    "tls",
+    "workers",
+];
 
 /// A bound, as a cell names it.
 #[derive(Debug, PartialEq, Eq)]

@@ -22,6 +22,8 @@ mod e2e;
 mod endurance;
 /// Errors and their sources.
 mod errors;
+/// The guide, whose examples are run.
+mod guide;
 /// HTTP that holds: matrices, properties, endurance, real clients.
 mod holds;
 /// Hostile expressions, wherever an expression can stand.
@@ -30,6 +32,8 @@ mod hostile;
 mod import;
 /// Middlewares that keep state.
 mod keeps;
+/// The page of the language: its functions are run, its providers are those of the catalog.
+mod language;
 /// Random stacks of the four middlewares against a model of the specification.
 mod laws;
 /// Laws of the middlewares, a property each.
@@ -40,6 +44,10 @@ mod laws_flows;
 mod layering;
 /// The table of limits.
 mod limits;
+/// Policies of other systems.
+mod policies;
+/// The middlewares that know what happened before, in stacks.
+mod protections;
 /// The proxy over real sockets.
 mod proxy;
 /// The table of the specification's requirements.

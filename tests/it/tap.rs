@@ -34,6 +34,14 @@ impl Backend for Counting {
         Value::Null
     }
 
+    fn upstreams(&self) -> Value {
+        Value::Null
+    }
+
+    fn drain(&self, _: &str, _: &str, _: bool) -> Result<Value, String> {
+        Err(String::new())
+    }
+
     fn executions(&self, _: &Filter) -> Value {
         Value::Null
     }

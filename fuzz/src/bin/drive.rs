@@ -234,6 +234,14 @@ fn drive((name, target): &Target, seconds: u64, seed: u64) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Headers of both versions.
+const PROXY_HEADERS: [&[u8]; 4] = [
+    b"PROXY TCP4 192.0.2.1 198.51.100.7 56324 443\r\n",
+    b"PROXY UNKNOWN\r\n",
+    b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x0c\xc0\x00\x02\x01\xc6\x33\x64\x07\xdc\x04\x01\xbb",
+    b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00",
+];
+
 /// The project's files of the target's kind; for the small grammars, its words.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -243,6 +251,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "request_head" => found.extend(REQUESTS.iter().map(|text| text.as_bytes().to_vec())),
         "request_target" => found.extend(PATHS.iter().map(|text| text.as_bytes().to_vec())),
         "chunked_body" => found.extend(CHUNKS.iter().map(|text| text.as_bytes().to_vec())),
+        "proxy_header" => found.extend(PROXY_HEADERS.iter().map(|bytes| bytes.to_vec())),
         "answer_head" => found.extend(HEADS.iter().map(|text| text.as_bytes().to_vec())),
         "response_head" => found.extend(ANSWERS.iter().map(|text| text.as_bytes().to_vec())),
         "config" => files(&root.join("config"), "", &mut found),

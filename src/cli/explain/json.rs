@@ -4,10 +4,10 @@ use http::HeaderMap;
 use serde_json::{Map, Value as Json, json};
 
 use super::Explanation;
-use crate::proxy::rehearsal::RehearsalEnd;
+use crate::proxy::rehearsal::{ClientRequest, RehearsalEnd, Transcript};
 
 /// The whole object. Durations are ISO 8601; `at` counts from the request's arrival.
-pub(super) fn render(explained: &Explanation<'_>) -> Json {
+pub(super) fn render(explained: &Explanation<'_, Transcript>) -> Json {
     let Explanation { asked, responses, described: _, told } = explained;
     let routes: Vec<Json> = told
         .routes
@@ -16,12 +16,9 @@ pub(super) fn render(explained: &Explanation<'_>) -> Json {
         .collect();
     let (end, response) = end(&told.end);
     let unused = told.unused.iter().filter_map(|place| responses.get(*place));
+    let unused: Vec<&str> = unused.map(|labelled| &*labelled.written).collect();
     json!({
-        "request": {
-            "method": asked.method.as_str(),
-            "target": asked.target.to_string(),
-            "headers": fields(&asked.headers),
-        },
+        "request": request(asked),
         "route": told.routes.iter().find(|(_, why)| why.is_none()).map(|(name, _)| &**name),
         "routes": routes,
         "events": told.events,
@@ -29,7 +26,16 @@ pub(super) fn render(explained: &Explanation<'_>) -> Json {
         "end": end,
         "response": response,
         "took": told.took,
-        "unused": unused.collect::<Vec<_>>(),
+        "unused": unused,
+    })
+}
+
+/// The client's request.
+pub(super) fn request(asked: &ClientRequest) -> Json {
+    json!({
+        "method": asked.method.as_str(),
+        "target": asked.target.to_string(),
+        "headers": fields(&asked.headers),
     })
 }
 

@@ -1,13 +1,19 @@
 //! `explain`: shows what a policy would do with a request, without sending it.
 //!
 //! The request takes its whole way through the proxy in a [`rehearsal`]. This module reads the arguments,
-//! points at each mistake in them, and writes what happened as text ([`text`]) or JSON ([`json`]).
+//! points at each mistake in them, and writes what happened as text ([`text`]) or JSON ([`json`]): once, many times
+//! ([`runs`]), or with two configurations beside each other ([`compare`]).
 //!
 //! [`rehearsal`]: crate::proxy::rehearsal
 
+mod argument;
+mod compare;
 mod json;
+mod mix;
 mod request;
 mod response;
+mod runs;
+mod script;
 mod text;
 
 #[cfg(test)]
@@ -18,15 +24,18 @@ use std::sync::Arc;
 
 use http::header::{self, HeaderValue};
 
-use self::response::Response;
+use self::argument::{ArgumentError, duration};
+use self::response::Labelled;
+use self::runs::Tally;
 use super::arguments::{ADMIN, Explain, Format, LISTEN};
+use super::dev::{self, Faults};
 use super::output::{complain, refuse, say};
 use super::run;
 use crate::admin::routes::RouteDescriptions;
 use crate::app::{Built, Input, build_with};
-use crate::language::temporal::Span;
-use crate::proxy::rehearsal::{ClientRequest, Transcript, rehearse};
-use crate::proxy::stage::Stage;
+use crate::config::Loaded;
+use crate::proxy::rehearsal::{ClientRequest, Rehearsal, Transcript};
+use crate::proxy::stage::{Script, Stage};
 use crate::proxy::{Runtime, UpstreamRegistry};
 use crate::source::{Diagnostic, Diagnostics, Sources};
 use crate::telemetry::metrics::Metrics;
@@ -34,12 +43,8 @@ use crate::telemetry::metrics::Metrics;
 /// The address that stands for the quick-start's built-in upstream.
 const FLAKY: &str = "flaky:80";
 
-/// A mistake in an argument: its byte offset, and what was found and expected.
-#[derive(Debug)]
-struct ArgumentError {
-    offset: usize,
-    message: String,
-}
+/// How many requests a mix is drawn for, unless `--runs` says it.
+const RUNS: u32 = 10_000;
 
 /// Collects the mistakes in the arguments. Each points into its argument.
 struct Mistakes<'a> {
@@ -51,24 +56,39 @@ struct Mistakes<'a> {
 #[derive(Debug)]
 struct Scenario {
     asked: ClientRequest,
-    responses: Vec<Response>,
+    responses: Vec<Labelled>,
+    /// How likely each response is, if each call draws one.
+    weights: Option<Vec<f64>>,
+    /// How many requests are sent, if it is not just one.
+    runs: Option<u32>,
+    seed: u64,
 }
 
-/// Everything that the output shows.
+/// A configuration, ready for rehearsals.
 #[derive(Debug)]
-struct Explanation<'a> {
+struct Policy {
+    name: String,
+    rehearsal: Rehearsal,
+    asked: ClientRequest,
+    described: RouteDescriptions,
+    warnings: usize,
+}
+
+/// What came of a configuration's requests.
+#[derive(Debug)]
+enum Told {
+    Once(Transcript),
+    Often(Tally),
+}
+
+/// Everything that the output shows of one configuration.
+#[derive(Debug)]
+struct Explanation<'a, T> {
     asked: &'a ClientRequest,
-    /// The responses as the user wrote them.
-    responses: &'a [String],
+    responses: &'a [Labelled],
     /// The routes in plain words.
     described: &'a RouteDescriptions,
-    told: Transcript,
-}
-
-impl ArgumentError {
-    fn at(offset: usize, message: impl Into<String>) -> Self {
-        Self { offset, message: message.into() }
-    }
+    told: &'a T,
 }
 
 impl Mistakes<'_> {
@@ -99,13 +119,13 @@ impl Mistakes<'_> {
         &mut self,
         name: &str,
         written: &[String],
-        read: impl Fn(usize, &str) -> Result<T, ArgumentError>,
+        read: impl Fn(&str) -> Result<T, ArgumentError>,
     ) -> Vec<T> {
         let mut values = Vec::new();
         for (place, text) in written.iter().enumerate() {
             // With a number if there are several.
             let number = if written.len() > 1 { format!(" #{}", place + 1) } else { String::new() };
-            values.extend(self.keep(read(place, text), &format!("{name}{number}"), text));
+            values.extend(self.keep(read(text), &format!("{name}{number}"), text));
         }
         values
     }
@@ -125,42 +145,125 @@ pub(super) fn explain(explain: &Explain) -> ExitCode {
     }
 }
 
-/// The number of the configuration's warnings, and the output.
+/// The number of the configurations' warnings, and the output.
 fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String> {
     let mut sources = Sources::default();
-    let wanted = read(explain, &mut sources);
-    let Scenario { mut asked, responses } = wanted.map_err(|found| sources.render(&found))?;
-    let loaded = input.load().map_err(|refused| refused.to_string())?;
-    let known: Vec<&str> = loaded.settings.upstreams.iter().map(|u| u.name.as_ref()).collect();
-    let found = unknown(&responses, &known, explain, &mut sources);
+    let scenario = read(explain, &mut sources);
+    let mut scenario = scenario.map_err(|found| sources.render(&found))?;
+    let mut loaded = vec![(name(explain), load(input)?)];
+    if let Some(other) = &explain.against {
+        loaded.push((other.display().to_string(), load(&Input::given(other))?));
+    }
+    let upstreams = loaded.iter().flat_map(|(_, loaded)| &loaded.settings.upstreams);
+    let mut known: Vec<_> = upstreams.map(|upstream| Arc::clone(&upstream.name)).collect();
+    known.dedup();
+    let known: Vec<&str> = known.iter().map(|name| &**name).collect();
+    let found = unknown(&scenario.responses, &known, &mut sources);
     if found.has_errors() {
         return Err(sources.render(&found));
     }
-    if let Some(listener) = loaded.settings.listeners.first() {
-        let host = HeaderValue::try_from(listener.address.to_string());
-        let host = host.map_err(|error| error.to_string())?;
-        asked.headers.entry(header::HOST).or_insert(host);
+    if let Some(file) = &explain.script {
+        scenario.responses = script::read(file, &known)?;
     }
-    let stage = Stage::new(responses.into_iter().map(|response| response.planned).collect());
-    let built = build_with(loaded, |settings| {
-        let catalog = crate::proxy::catalog(Some(explain.seed));
-        let known = UpstreamRegistry::default();
-        Runtime::build_on(settings, &catalog, &Metrics::new(), &known, Some(Arc::clone(&stage)))
+    let policies = loaded.into_iter().map(|(name, loaded)| Policy::of(name, loaded, &scenario));
+    let policies = policies.collect::<Result<Vec<_>, _>>()?;
+    let told: Vec<Told> = policies.iter().map(|policy| policy.play(&scenario)).collect();
+    let warnings = policies.iter().map(|policy| policy.warnings).sum();
+    Ok((warnings, render(explain, &scenario, &policies, &told)))
+}
+
+fn load(input: &Input) -> Result<Loaded, String> {
+    input.load().map_err(|refused| refused.to_string())
+}
+
+/// What the first configuration is called beside another one.
+fn name(explain: &Explain) -> String {
+    match (&explain.config, &explain.upstream) {
+        (Some(file), _) => file.display().to_string(),
+        (None, Some(_)) => "--upstream".to_owned(),
+        (None, None) => "quick-start".to_owned(),
+    }
+}
+
+fn render(explain: &Explain, scenario: &Scenario, policies: &[Policy], told: &[Told]) -> String {
+    let machine = explain.json || explain.format == Format::Json;
+    if let ([first, second], [one, other]) = (policies, told) {
+        let sides = [(first, one), (second, other)];
+        return if machine {
+            format!("{:#}", compare::json(&sides, scenario))
+        } else {
+            compare::text(&sides, scenario)
+        };
+    }
+    let all = policies.iter().zip(told);
+    let all = all.map(|(policy, told)| {
+        if machine {
+            format!("{:#}", policy.json(scenario, told))
+        } else {
+            policy.text(scenario, told)
+        }
     });
-    let Built { runtime, warnings, shown, .. } = built.map_err(|refused| refused.to_string())?;
-    let told = rehearse(&runtime, &stage, &asked, explain.seed);
-    let told = told.map_err(|error| format!("the system gives no runtime: {error}"))?;
-    let explained = Explanation {
-        asked: &asked,
-        responses: &explain.responses,
-        described: &shown.routes,
-        told,
-    };
-    let said = match explain.format {
-        Format::Text => text::render(&explained),
-        Format::Json => format!("{:#}", json::render(&explained)),
-    };
-    Ok((warnings.0.len(), said))
+    all.collect()
+}
+
+impl Scenario {
+    fn script(&self) -> Script {
+        let planned = self.responses.iter().map(|labelled| labelled.response.planned.clone());
+        if let Some(weights) = &self.weights {
+            return Script::mixed(planned.zip(weights.iter().copied()).collect(), self.seed);
+        }
+        let times = self.responses.iter().map(|labelled| labelled.response.times);
+        Script::in_order(planned.zip(times).collect(), self.seed)
+    }
+}
+
+impl Policy {
+    fn of(name: String, loaded: Loaded, scenario: &Scenario) -> Result<Self, String> {
+        let mut asked = scenario.asked.clone();
+        if let Some(listener) = loaded.settings.listeners.first() {
+            let host = HeaderValue::try_from(listener.address.to_string());
+            let host = host.map_err(|error| error.to_string())?;
+            asked.headers.entry(header::HOST).or_insert(host);
+        }
+        let stage = Stage::new(scenario.script());
+        let built = build_with(loaded, |settings| {
+            let catalog = crate::proxy::catalog(Some(scenario.seed));
+            let known = UpstreamRegistry::default();
+            Runtime::build_on(settings, &catalog, &Metrics::new(), &known, Some(Arc::clone(&stage)))
+        });
+        let Built { runtime, warnings, shown, .. } =
+            built.map_err(|refused| refused.to_string())?;
+        let rehearsal = Rehearsal::new(runtime, stage);
+        let rehearsal =
+            rehearsal.map_err(|error| format!("the system gives no runtime: {error}"))?;
+        Ok(Self { name, rehearsal, asked, described: shown.routes, warnings: warnings.0.len() })
+    }
+
+    fn play(&self, scenario: &Scenario) -> Told {
+        match scenario.runs {
+            None => Told::Once(self.rehearsal.play(&self.asked, scenario.seed)),
+            Some(runs) => Told::Often(Tally::of(self, runs, scenario.seed)),
+        }
+    }
+
+    fn explanation<'a, T>(&'a self, scenario: &'a Scenario, told: &'a T) -> Explanation<'a, T> {
+        let Self { asked, described, .. } = self;
+        Explanation { asked, responses: &scenario.responses, described, told }
+    }
+
+    fn text(&self, scenario: &Scenario, told: &Told) -> String {
+        match told {
+            Told::Once(told) => text::render(&self.explanation(scenario, told)),
+            Told::Often(told) => runs::text(&self.explanation(scenario, told)),
+        }
+    }
+
+    fn json(&self, scenario: &Scenario, told: &Told) -> serde_json::Value {
+        match told {
+            Told::Once(told) => json::render(&self.explanation(scenario, told)),
+            Told::Often(told) => runs::json(&self.explanation(scenario, told)),
+        }
+    }
 }
 
 fn input(explain: &Explain) -> Result<Input, String> {
@@ -168,7 +271,7 @@ fn input(explain: &Explain) -> Result<Input, String> {
         (Some(file), _) => Ok(Input::given(file)),
         (None, Some(upstream)) => {
             let listen = LISTEN.parse().map_err(|_| format!("{LISTEN} is no address"))?;
-            Ok(run::before(upstream, listen, None))
+            Ok(dev::before(upstream, listen, None, &Faults::default()))
         }
         (None, None) => Ok(run::quickstart_before(FLAKY, LISTEN.to_owned(), ADMIN.to_owned())),
     }
@@ -178,51 +281,56 @@ fn input(explain: &Explain) -> Result<Input, String> {
 fn read(explain: &Explain, sources: &mut Sources) -> Result<Scenario, Diagnostics> {
     let mut mistakes = Mistakes { sources, found: Diagnostics::default() };
     let asked = mistakes.keep(request::line(&explain.request), "--request", &explain.request);
-    let fields = mistakes.each("--header", &explain.headers, |_, text| request::field(text));
+    let fields = mistakes.each("--header", &explain.headers, request::field);
     let body = mistakes.optional("--body", explain.body.as_deref(), request::body);
-    let responses = mistakes.each("--respond", &explain.responses, |_, text| response::read(text));
+    let responses = mistakes.each("--respond", &explain.responses, response::read);
+    let mix = mistakes.optional("--mix", explain.mix.as_deref(), mix::read);
     let patience = explain.client_timeout.as_deref();
     let patience = mistakes.optional("--client-timeout", patience, duration);
     let certificate = explain.client_certificate.as_deref();
     let certificate = mistakes.optional("--client-certificate", certificate, request::certificate);
-    match asked {
-        Some(mut asked) if !mistakes.found.has_errors() => {
-            for (name, value) in fields {
-                asked.headers.append(name, value);
-            }
-            asked.body = body.unwrap_or_default();
-            asked.patience = patience;
-            asked.certificate = certificate;
-            Ok(Scenario { asked, responses })
-        }
-        _ => Err(mistakes.found),
+    let Some(mut asked) = asked.filter(|_| !mistakes.found.has_errors()) else {
+        return Err(mistakes.found);
+    };
+    for (name, value) in fields {
+        asked.headers.append(name, value);
     }
-}
-
-/// A duration greater than zero.
-fn duration(text: &str) -> Result<std::time::Duration, ArgumentError> {
-    let span = Span::parse(text).filter(|span| *span > Span::ZERO);
-    let message = || format!("`{text}` is no duration above zero, such as PT5S or PT0.5S");
-    span.map(Span::to_duration).ok_or_else(|| ArgumentError::at(0, message()))
+    asked.body = body.unwrap_or_default();
+    asked.patience = patience;
+    asked.certificate = certificate;
+    let given = responses.into_iter().zip(&explain.responses).zip(1..);
+    let given = given.map(|((response, written), number)| Labelled {
+        at: format!("--respond #{number}"),
+        written: written.clone(),
+        response,
+    });
+    let (responses, weights) = match mix {
+        Some(mix) => mix.into_iter().unzip(),
+        None => (given.collect(), Vec::new()),
+    };
+    let mixed = explain.mix.is_some();
+    Ok(Scenario {
+        asked,
+        responses,
+        weights: mixed.then_some(weights),
+        runs: explain.runs.or_else(|| mixed.then_some(RUNS)),
+        seed: explain.seed,
+    })
 }
 
 /// Reports responses for upstreams that do not exist.
-fn unknown(
-    responses: &[Response],
-    known: &[&str],
-    explain: &Explain,
-    sources: &mut Sources,
-) -> Diagnostics {
+fn unknown(responses: &[Labelled], known: &[&str], sources: &mut Sources) -> Diagnostics {
     let mut mistakes = Mistakes { sources, found: Diagnostics::default() };
-    mistakes.each("--respond", &explain.responses, |place, _| {
-        let Some(response) = responses.get(place) else { return Ok(()) };
+    let alone = responses.len() == 1;
+    for Labelled { at, written, response } in responses {
         let named = response.planned.upstream.as_deref();
-        let Some(name) = named.filter(|name| !known.contains(name)) else {
-            return Ok(());
-        };
-        let all = known.join("`, `");
-        let message = format!("there is no upstream `{name}`; there is `{all}`");
-        Err(ArgumentError::at(response.upstream_at, message))
-    });
+        if let Some(name) = named.filter(|name| !known.contains(name)) {
+            let all = known.join("`, `");
+            let message = format!("there is no upstream `{name}`; there is `{all}`");
+            let wrong = ArgumentError::at(response.upstream_at, message);
+            let at = if alone { at.trim_end_matches(" #1") } else { at };
+            mistakes.keep(Err::<(), _>(wrong), at, written);
+        }
+    }
     mistakes.found
 }

@@ -9,7 +9,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{Method, Uri};
 
-use super::ArgumentError;
+use super::argument::ArgumentError;
 use crate::proxy::rehearsal::ClientRequest;
 use crate::proxy::tls::ClientCertificate;
 use crate::source::MAX_BYTES;

@@ -1,13 +1,15 @@
 //! An explanation as text: the route, then a line with a time for each event, then the Result and the response.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value as Json;
 
 use super::Explanation;
+use super::response::Labelled;
 use crate::admin::routes::RouteDescriptions;
-use crate::proxy::rehearsal::RehearsalEnd;
+use crate::proxy::rehearsal::{RehearsalEnd, Transcript};
 use crate::proxy::stage::record::{
     Event, EventKind, FailureSummary, GivenResponse, IsoDuration, Rerun, SentRequest,
 };
@@ -21,10 +23,10 @@ const SHOWN: usize = 400;
 const INDENT: &str = "            ";
 
 /// The whole text, without a final line break.
-pub(super) fn render(explained: &Explanation<'_>) -> String {
+pub(super) fn render(explained: &Explanation<'_, Transcript>) -> String {
     let Explanation { asked, responses, described, told } = explained;
     let mut out = format!("{} {}\n\n", asked.method, asked.target);
-    routes(&mut out, explained, described);
+    routes(&mut out, &told.routes, described);
     let texts = EventText { responses };
     for event in &told.events {
         texts.event(&mut out, event);
@@ -36,16 +38,20 @@ pub(super) fn render(explained: &Explanation<'_>) -> String {
         self::result(&mut out, result);
     }
     end(&mut out, &told.end, told.took);
-    let unused: Vec<&str> =
-        told.unused.iter().filter_map(|place| responses.get(*place)).map(String::as_str).collect();
+    let unused = told.unused.iter().filter_map(|place| responses.get(*place));
+    let unused: Vec<String> = unused.map(Labelled::to_string).collect();
     if !unused.is_empty() {
-        write(&mut out, format_args!("\nNothing asked for --respond {}.", unused.join(", ")));
+        write(&mut out, format_args!("\nNothing asked for {}.", unused.join(", ")));
     }
     out.trim_end().to_owned()
 }
 
-fn routes(out: &mut String, explained: &Explanation<'_>, described: &RouteDescriptions) {
-    let tried = &explained.told.routes;
+/// The routes that do not take the request, with their reasons, and the one that takes it.
+pub(super) fn routes(
+    out: &mut String,
+    tried: &[(Arc<str>, Option<String>)],
+    described: &RouteDescriptions,
+) {
     let mut misses = tried.iter().filter_map(|(name, why)| Some((name, why.as_ref()?)));
     for (name, why) in misses.by_ref().take(ROUTES) {
         write(out, format_args!("not {name}: {why}"));
@@ -88,7 +94,14 @@ fn routes(out: &mut String, explained: &Explanation<'_>, described: &RouteDescri
 
 /// The responses as the user wrote them, to name them in the events.
 struct EventText<'a> {
-    responses: &'a [String],
+    responses: &'a [Labelled],
+}
+
+/// `--respond #2: 503`.
+impl fmt::Display for Labelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, shortened(&self.written))
+    }
 }
 
 impl EventText<'_> {
@@ -130,16 +143,19 @@ impl EventText<'_> {
                 vec![format!("the `catch` of {step} takes {code}: next is {next}")]
             }
             EventKind::Faulted { step, failure } => {
-                failed(&format!("the definition of {step} is at fault: "), failure, "")
+                failed(&format!("the definition of {} is at fault: ", named(step)), failure, "")
             }
             EventKind::Cleaned { step, degraded: true, failure: None } => {
-                vec![format!("the cleanup of {step} is done, but its Flow caught a failure")]
+                vec![format!(
+                    "the cleanup of {} is done, but its Flow caught a failure",
+                    named(step)
+                )]
             }
             EventKind::Cleaned { step, degraded: false, failure: None } => {
-                vec![format!("the cleanup of {step} is done")]
+                vec![format!("the cleanup of {} is done", named(step))]
             }
             EventKind::Cleaned { step, degraded: _, failure: Some(failure) } => {
-                failed(&format!("the cleanup of {step} fails: "), failure, "")
+                failed(&format!("the cleanup of {} fails: ", named(step)), failure, "")
             }
         }
         .into_iter();
@@ -169,11 +185,11 @@ impl EventText<'_> {
     fn given(&self, verb: &str, given: GivenResponse) -> String {
         let GivenResponse { respond, repeated } = given;
         let written = respond.and_then(|number| self.responses.get(number.checked_sub(1)?));
-        let said = match (respond.zip(written), repeated) {
+        let said = match (written, repeated) {
             (None, _) => "200 (nothing else is scripted for it)".to_owned(),
-            (Some((number, written)), false) => format!("--respond #{number}: {written}"),
-            (Some((number, written)), true) => {
-                format!("--respond #{number} again, for want of another: {written}")
+            (Some(written), false) => written.to_string(),
+            (Some(Labelled { at, written, .. }), true) => {
+                format!("{at} again, for want of another: {}", shortened(written))
             }
         };
         format!("{verb} {said}")
@@ -198,7 +214,7 @@ fn after(took: IsoDuration) -> String {
 }
 
 /// Rounds up to whole milliseconds, because timers wait that long.
-fn rounded(IsoDuration(length): IsoDuration) -> IsoDuration {
+pub(super) fn rounded(IsoDuration(length): IsoDuration) -> IsoDuration {
     let millis = length.as_nanos().div_ceil(1_000_000);
     IsoDuration(u64::try_from(millis).map_or(Duration::MAX, Duration::from_millis))
 }
@@ -294,14 +310,19 @@ fn end(out: &mut String, end: &RehearsalEnd, took: IsoDuration) {
 }
 
 /// The beginning of a long text.
-fn shortened(text: &str) -> String {
+pub(super) fn shortened(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         None => text.to_owned(),
         Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
     }
 }
 
-fn write(out: &mut String, line: std::fmt::Arguments<'_>) {
+pub(super) fn write(out: &mut String, line: fmt::Arguments<'_>) {
     // Writing to a string cannot fail.
     writeln!(out, "{line}").ok();
+}
+
+/// The name of a Step or of a Flow in sentences. A route's own Flow may have none.
+fn named(name: &str) -> &str {
+    if name.is_empty() { "the Flow" } else { name }
 }

@@ -104,7 +104,7 @@ fn yaml_1_1_on() {
       |
     4 | on: 1
       | ^^
-      = help: the configuration has the keys `environment`, `listeners`, `admin`, `upstreams`, `forwarded`, `requestIdHeader`, `paths`, `stacks`, `middleware`, `routes`, `metrics`, `log`, `tracing`, `limits`, `shutdown`
+      = help: the configuration has the keys `environment`, `listeners`, `admin`, `upstreams`, `stores`, `forwarded`, `requestIdHeader`, `paths`, `stacks`, `middleware`, `routes`, `metrics`, `log`, `tracing`, `limits`, `shutdown`
     ");
 }
 

@@ -77,7 +77,7 @@ fn urls() {
     4 |   b: { endpoints: [] }
       |                   ^^
 
-    error[missing-key]: an upstream needs `endpoints`: Where it answers: `http://host:port`, or `https://host:port`. At least one.
+    error[missing-key]: an upstream needs `endpoints`: Where it answers: `http://host:port`, `https://host:port` or `unix:/path`, each alone or as `url` with a `weight`. At least one. Each address of a name is an endpoint.
      --> c.yaml:5:6
       |
     5 |   c: {}

@@ -191,7 +191,7 @@ fn a_route_that_is_never_reached() {
       |
     4 | x: 1
       | ^
-      = help: the configuration has the keys `environment`, `listeners`, `admin`, `upstreams`, `forwarded`, `requestIdHeader`, `paths`, `stacks`, `middleware`, `routes`, `metrics`, `log`, `tracing`, `limits`, `shutdown`
+      = help: the configuration has the keys `environment`, `listeners`, `admin`, `upstreams`, `stores`, `forwarded`, `requestIdHeader`, `paths`, `stacks`, `middleware`, `routes`, `metrics`, `log`, `tracing`, `limits`, `shutdown`
     ");
 }
 

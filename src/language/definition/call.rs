@@ -33,17 +33,26 @@ impl Compiler<'_> {
         let arm = site.arm(window);
         let (value, on_success) = self.on_success(fields.get("onSuccess"), arm);
         let on_failure = self.on_failure(fields.get("onFailure"), arm);
-        let call = CallPlan {
+        Some(CallPlan {
             target: target?,
             input: input?,
             with: with?,
             value: value?,
             on_success: on_success?,
             on_failure: on_failure?,
-        };
-        if fields.get("input").is_some() {
-            self.advise_call(&call, node, None);
-        }
+        })
+    }
+
+    /// A call that gets no input from its Step, with its provider's advice.
+    pub(super) fn advised_call(
+        &mut self,
+        node: &Node,
+        at: Position<'_>,
+        base: Site<'_>,
+        gathered: bool,
+    ) -> Option<CallPlan> {
+        let call = self.call(node, at, base, gathered)?;
+        self.advise_call(&call, node, None);
         Some(call)
     }
 

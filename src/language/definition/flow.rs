@@ -8,9 +8,9 @@ use super::fields::Fields;
 use super::middleware::Level;
 use super::site::Site;
 use super::template::is_expression;
-use super::{Compiler, Edge, SCHEMA_URI, literal, suggestion};
+use super::{Compiler, Edge, SCHEMA_URI, literal, part, suggestion};
 use crate::language::plan::{FlowId, FlowPlan, StepId, StepPlan, leads_back};
-use crate::language::schema::Schema;
+use crate::language::schema::{Invalid, Schema};
 use crate::source::{Diagnostic, Diagnostics, Node, Span};
 
 /// How deep Flows may call each other. Each is a frame on the engine's stack.
@@ -174,12 +174,12 @@ impl Compiler<'_> {
             return None;
         }
         if let Some(place) = self.parameters.get_mut(id.0) {
-            *place = Some(node.to_json());
+            *place = Some(Arc::new(node.to_json()));
         }
-        match Schema::compile(&literal(node)) {
+        match Schema::compile_in(&literal(node), self.cache.room()) {
             Ok(schema) => Some(schema),
-            Err(error) => {
-                self.error("invalid-parameters", node.span, error);
+            Err(Invalid { message, pointer }) => {
+                self.error("invalid-parameters", part(node, &pointer).span, message);
                 None
             }
         }

@@ -77,6 +77,7 @@ pub fn compile_with_cache(
     strictness: Strictness,
     cache: &mut PreparedCache,
 ) -> Result<(Arc<Plan>, Diagnostics), Diagnostics> {
+    cache.room().grow(document.span);
     let mut compiler = Compiler {
         catalog,
         cache,
@@ -120,7 +121,7 @@ struct Compiler<'a> {
     /// By [`FlowId`]; `None` for a Flow that is not compiled yet, or is wrong.
     flows: Vec<Option<FlowPlan>>,
     /// The parameter schemas as written, by [`FlowId`].
-    parameters: Vec<Option<serde_json::Value>>,
+    parameters: Vec<Option<Arc<serde_json::Value>>>,
     edges: Vec<Edge>,
     arguments: Vec<FlowArguments>,
     codes: Vec<CodeUse>,

@@ -91,7 +91,8 @@ impl Compiler<'_> {
         if holds_expression(node) {
             return self.check_within(node, schema, root);
         }
-        let Err(violation) = Schema::validate_part(schema, root, &literal(node)) else {
+        let checked = Schema::validate_part(schema, root, &literal(node), self.cache.room());
+        let Err(violation) = checked else {
             return;
         };
         let before = self.found.0.len();

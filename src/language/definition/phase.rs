@@ -233,7 +233,7 @@ impl Compiler<'_> {
         let Some(call) = takes("call") else {
             return stack.map(|_| None);
         };
-        let call = self.call(call, entry.at, site, false);
+        let call = self.advised_call(call, entry.at, site, false);
         let (call, stack) = (call?, stack?);
         Some(Some(Box::new(Cleanup { call, stack })))
     }

@@ -9,6 +9,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::language::provider::{LoadId, Middleware, Phase, Prepared};
+use crate::language::schema::Room;
 use crate::language::value::Value;
 use crate::source::{Diagnostics, Span};
 
@@ -19,6 +20,8 @@ pub struct PreparedCache {
     prepared: HashMap<Key, (Value, Prepared)>,
     /// The warnings that do not hold everywhere, with their places.
     fine: HashSet<(&'static str, Span)>,
+    /// What the schemas of all of them may cost.
+    room: Room,
 }
 
 /// The middleware's URI, the phase, and the value as compact JSON.
@@ -26,7 +29,8 @@ type Key = (Box<str>, Phase, Box<str>);
 
 impl Default for PreparedCache {
     fn default() -> Self {
-        Self { load: LoadId::next(), prepared: HashMap::new(), fine: HashSet::new() }
+        let (prepared, fine) = (HashMap::new(), HashSet::new());
+        Self { load: LoadId::next(), prepared, fine, room: Room::default() }
     }
 }
 
@@ -50,6 +54,11 @@ impl PreparedCache {
     /// Keeps them for later entries.
     pub(super) fn insert(&mut self, key: Key, value: &Value, prepared: &Prepared) {
         self.prepared.insert(key, (value.clone(), Prepared::clone(prepared)));
+    }
+
+    /// What is left for schemas.
+    pub(super) const fn room(&self) -> &Room {
+        &self.room
     }
 
     /// Notes what is right in one of the definitions, though it may be useless in others.

@@ -117,10 +117,7 @@ impl Compiler<'_> {
         let call = self
             .required(fields, "call")
             .and_then(|call| self.call(call, graph.at, Site::step(), false));
-        if let (Some(node), Some(call)) = (fields.get("call"), &call)
-            && node.get("input").is_none()
-            && fields.get("input").is_some()
-        {
+        if let (Some(node), Some(call)) = (fields.get("call"), &call) {
             self.advise_call(call, node, fields.get("input"));
         }
         let tail = self.tail(fields, Site::after_call(), graph);
@@ -204,11 +201,12 @@ impl Compiler<'_> {
         let (over, call, calls) = (fields.get("over"), fields.get("call"), fields.get("calls"));
         let mut compiled = Vec::new();
         if let Some(call) = call {
-            compiled.push(self.call(call, at, Site::step(), true));
+            compiled.push(self.advised_call(call, at, Site::step(), true));
         }
         if let Some(calls) = calls {
             let items = self.items(calls, "`calls`");
-            compiled.extend(items.iter().map(|item| self.call(item, at, Site::step(), true)));
+            compiled
+                .extend(items.iter().map(|item| self.advised_call(item, at, Site::step(), true)));
             if calls.as_array().is_some_and(<[_]>::is_empty) {
                 let message = "`calls` is empty: the Gather would dispatch nothing";
                 self.error("empty-calls", calls.span, message);

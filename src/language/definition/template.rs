@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Compiler;
 use super::fields::boolean_word;
 use super::site::{self, Site};
-use crate::language::expr::{MISTAKES, Path, PathEnd, Program};
+use crate::language::expr::{MISTAKES, Path, PathEnd, Program, Root, Roots};
 use crate::language::plan::{Assign, Template, When};
 use crate::language::value::{Map, Value};
 use crate::source::{Diagnostic, Kind, Member, Node, Severity, with_article};
@@ -15,10 +15,13 @@ impl Compiler<'_> {
     /// A field's value: a literal, an expression, or a tree of them.
     pub(super) fn template(&mut self, node: &Node, site: Site<'_>) -> Option<Template> {
         match &node.kind {
-            Kind::String(text) => match Program::placed_body(text) {
-                Some(body) => self.expression(node, body, site).map(Template::Expression),
-                None => Some(Template::Constant(Value::String(Arc::clone(text)))),
-            },
+            Kind::String(text) => {
+                if let Some(body) = Program::placed_body(text) {
+                    return self.expression(node, body, site).map(Template::Expression);
+                }
+                self.advise_text(node, text);
+                Some(Template::Constant(Value::String(Arc::clone(text))))
+            }
             Kind::Array(items) => {
                 let parts: Vec<_> = items.iter().map(|item| self.template(item, site)).collect();
                 let parts = parts.into_iter().collect::<Option<Vec<_>>>()?;
@@ -30,6 +33,32 @@ impl Compiler<'_> {
             Kind::Object(members) => self.object(members.iter(), site),
             _ => Some(Template::Constant(super::literal(node))),
         }
+    }
+
+    /// Reports text with an expression in the middle of it: an expression is the whole string or none at all (MWL,
+    /// "Expressions").
+    fn advise_text(&mut self, node: &Node, text: &str) {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, opened)) = rest.split_once("{{") {
+            let Some((body, after)) = opened.split_once("}}") else {
+                return;
+            };
+            // Templates of others have these delimiters, too.
+            if Program::compile(body.trim(), Roots::of(&Root::ALL)).is_err() {
+                return;
+            }
+            parts.extend(quoted(before));
+            parts.push(format!("string({})", body.trim()));
+            rest = after;
+        }
+        if parts.is_empty() {
+            return;
+        }
+        parts.extend(quoted(rest));
+        let message = "this is text: an expression spans the whole string, and here something stands beside it";
+        let help = format!("write `{{{{ {} }}}}`", parts.join(" + "));
+        self.warn("partial-expression", node.span, message.to_owned(), help);
     }
 
     /// An object of these members.
@@ -181,4 +210,10 @@ fn constants(parts: &[Template]) -> Option<Vec<Value>> {
         _ => None,
     };
     parts.iter().map(constant).collect()
+}
+
+/// `text` as a literal of an expression; `None` if it is empty.
+fn quoted(text: &str) -> Option<String> {
+    let plain = !text.contains(['\'', '\\', '\n']);
+    (!text.is_empty()).then(|| if plain { format!("'{text}'") } else { format!("{text:?}") })
 }

@@ -183,18 +183,20 @@ impl Compiler<'_> {
     pub(super) fn check_arguments(&mut self) {
         for FlowArguments { to, value, node, span } in std::mem::take(&mut self.arguments) {
             let flow = self.flows.get(to.0).and_then(Option::as_ref);
+            let room = self.cache.room();
             let Some(checked) =
-                flow.map(|flow| value.map(|value| flow.parameters.validate(&value)))
+                flow.map(|flow| value.map(|value| flow.parameters.validate_in(&value, room)))
             else {
                 continue;
             };
             let schema = self.parameters.get(to.0).cloned().flatten();
-            let reported = self.check_members(node.as_ref(), span, schema.as_ref());
+            let schema = schema.as_deref();
+            let reported = self.check_members(node.as_ref(), span, schema);
             if let (None, Some(node)) = (&checked, &node) {
-                self.check_parts(node, schema.as_ref(), &[]);
+                self.check_parts(node, schema, &[]);
             }
             if let Some(Err(violation)) = checked {
-                let (node, declared) = (node.as_ref(), schema.as_ref());
+                let (node, declared) = (node.as_ref(), schema);
                 self.violation(
                     &violation,
                     WithNode { node, span, reported, declared, structural: &[] },

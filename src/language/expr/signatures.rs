@@ -180,4 +180,12 @@ mod tests {
             assert!(seen.insert((name, receiver)), "{name}");
         }
     }
+
+    #[test]
+    fn the_page_of_the_language_names_every_function() {
+        let page = include_str!("../../../docs/language.md");
+        let names = signatures().map(|signature| signature.name);
+        let missing: Vec<&str> = names.filter(|name| !page.contains(name)).collect();
+        assert_eq!(missing, Vec::<&str>::new());
+    }
 }

@@ -1,6 +1,7 @@
 //! One attempt: its identity, and what its provider may report while it runs.
 
 use std::any::Any;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -75,10 +76,19 @@ struct SlotState<'a> {
 pub struct Destination<'a> {
     /// The name of the upstream.
     pub upstream: &'a Arc<str>,
-    /// The address that was chosen of it.
-    pub endpoint: &'a Arc<str>,
+    /// Which of its endpoints.
+    pub endpoint: Arc<dyn ReachedEndpoint>,
     /// What else the host wants to record. The engine does not look into it.
     pub more: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// An endpoint of an upstream.
+pub trait ReachedEndpoint: fmt::Debug + Send + Sync {
+    /// Its name.
+    fn name(&self) -> &Arc<str>;
+
+    /// What it is to the host.
+    fn as_any(&self) -> &(dyn Any + Send + Sync);
 }
 
 impl From<&Reentry> for Wait {
@@ -91,6 +101,13 @@ impl<'a> Slot<'a> {
     /// Says where the call goes.
     pub fn fill(&self, destination: Destination<'a>) {
         self.lock().destination = Some(destination);
+    }
+
+    /// The call goes to another endpoint than it said.
+    pub fn redirect(&self, endpoint: Arc<dyn ReachedEndpoint>) {
+        if let Some(destination) = &mut self.lock().destination {
+            destination.endpoint = endpoint;
+        }
     }
 
     /// Has the call polled at `deadline`, in place of an earlier one.

@@ -49,6 +49,11 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         let _ = (entry, config, around, found);
     }
 
+    /// Whether its entries look at all of what they receive, so that a host must have it ready: a request's body, too.
+    fn reads_input(&self) -> bool {
+        false
+    }
+
     /// Whether its entries keep something from one execution to the next, so that each gets an instance of its own.
     fn keeps_state(&self) -> bool {
         false

@@ -25,7 +25,7 @@ mod written;
 pub use action::{
     Always, Ascent, Asked, Asker, Asking, DelaySource, Entry, EntryState, Feed, GatedOff, Reentry,
 };
-pub use attempt::{Attempt, AttemptId, Destination, Role, Slot, Wait};
+pub use attempt::{Attempt, AttemptId, Destination, ReachedEndpoint, Role, Slot, Wait};
 pub use behaviour::{Middleware, Surroundings};
 pub use catalog::{Catalog, CatalogError};
 pub use contract::{Contract, ContractKind, Parameters, Phase, PhaseContract, Prepared};
@@ -35,5 +35,5 @@ pub use draws::Draws;
 pub use identity::{Identity, OperationKey};
 pub use installation::{Installation, InstalledFor, LoadId};
 pub use reruns::RerunGate;
-pub use rising::{Foreseen, Gone, Kind, Rising};
+pub use rising::{Argument, Foreseen, Gone, Kind, Rising};
 pub use written::{Arguments, WrittenCall, WrittenEntry, words};

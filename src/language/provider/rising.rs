@@ -3,8 +3,11 @@
 //! The set may contain failures that never come, but it contains each that can: what is *not* in it is certain, and only
 //! that is reported. The engine's own codes (`System.*`) may come from anywhere, so they are not in it.
 
+use std::sync::Arc;
+
 use super::contract::{Contract, Prepared};
 use crate::language::code::CodePattern;
+use crate::language::value::Value;
 
 /// A kind of failure: those with one code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +40,8 @@ pub struct Rising<'k> {
     pub any: bool,
     /// What was taken away on the way here.
     pub gone: Vec<Gone<'k>>,
+    /// Of a call alone: whether it may wait for ever, unless something around it bounds that.
+    pub endless: bool,
 }
 
 /// A call, as its provider sees it before anything runs.
@@ -44,8 +49,19 @@ pub struct Rising<'k> {
 pub struct Foreseen<'c> {
     /// The prepared `with`; `None` if it holds an expression.
     pub with: Option<&'c Prepared>,
+    /// The arguments of a `with` that holds an expression, unless that is the whole of it.
+    pub arguments: Option<&'c [(Arc<str>, Argument)]>,
     /// Whether the call's input is the execution's own.
     pub own_input: bool,
+}
+
+/// An argument, as far as it is known before anything runs.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// It holds no expression.
+    Known(Value),
+    /// It holds one. Of an object, the names of its members are known.
+    Computed(Option<Vec<Arc<str>>>),
 }
 
 impl<'k> Kind<'k> {
@@ -90,7 +106,7 @@ impl<'k> Rising<'k> {
 
     /// Takes away every kind that `is_taken` names, for this reason.
     pub fn take(&mut self, is_taken: impl Fn(&str) -> bool, why: &'static str, help: &'static str) {
-        let Self { kinds, any: _, gone } = self;
+        let Self { kinds, gone, .. } = self;
         kinds.retain(|kind| {
             let taken = is_taken(kind.code);
             if taken {

@@ -11,7 +11,7 @@ fn schema(text: &str) -> Schema {
 }
 
 fn refused(text: &str) -> String {
-    Schema::compile(&json(text)).unwrap_err()
+    Schema::compile(&json(text)).unwrap_err().to_string()
 }
 
 fn broken(schema: &Schema, value: &str) -> Violation {
@@ -164,4 +164,90 @@ fn references_that_multiply_are_refused() {
     let tree =
         r##"{ "type": "object", "properties": { "l": { "$ref": "#" }, "r": { "$ref": "#" } } }"##;
     assert_eq!(schema(tree).validate(&json(r#"{ "l": { "r": {} } }"#)), Ok(()));
+}
+
+/// A schema of one pattern for each of `texts`.
+fn of_patterns(texts: impl IntoIterator<Item = String>) -> Value {
+    let named = texts.into_iter().enumerate();
+    let properties = named
+        .map(|(at, text)| (format!("p{at}"), Value::object([("pattern", Value::string(text))])));
+    Value::object([("type", Value::from("object")), ("properties", Value::object(properties))])
+}
+
+#[test]
+fn patterns_share_the_room_of_a_file() {
+    let room = Room::default();
+    let usual = |count: usize| of_patterns((0..count).map(|at| format!("^[a-z]{{1,63}}-{at}$")));
+    assert!(Schema::compile_in(&usual(100), &room).is_ok());
+    // The same ones again cost nothing.
+    let left = room.left();
+    assert!(Schema::compile_in(&usual(100), &room).is_ok());
+    assert_eq!(room.left(), left);
+    for large in ["(a{900}){90}", r"\p{L}{100}", "(?=x)(((a|b){50}){50}){50}", "(?<!x)[^a]{9999}"] {
+        let room = Room::default();
+        let two = of_patterns(["a".to_owned(), large.to_owned()]);
+        let refused = Schema::compile_in(&two, &room).unwrap_err();
+        assert_eq!(refused.pointer, "/properties/p1/pattern", "{large}");
+        let keys = serde_json::json!({ "type": "object", "patternProperties": { large: {} } });
+        let keys = Value::from(keys);
+        assert!(Schema::compile_in(&keys, &Room::default()).is_err(), "{large}");
+    }
+    let many = of_patterns((0..5000).map(|at| format!("[ab]{at}")));
+    let refused = Schema::compile_in(&many, &Room::default()).unwrap_err();
+    insta::assert_snapshot!(refused.message.replace(&refused.pointer, "…"), @"the pattern at … takes too long to compile, with those before it in this file: let it repeat less (each turn of `{50}` is a copy), or check the value by an expression");
+}
+
+#[test]
+fn a_literal_is_checked_while_there_is_room() {
+    let room = Room::default();
+    let schema = schema(r#"{"type":"object","properties":{"a":{"items":{"enum":[1,2,3]}}}}"#);
+    let wrong =
+        |count: usize| Value::object([("a", Value::array(vec![Value::Number(4.0); count]))]);
+    assert!(schema.validate_in(&wrong(1), &room).is_err());
+    assert!(schema.validate_in(&wrong(1_000_000), &room).is_ok(), "left to run time");
+    assert!(schema.validate_in(&wrong(1), &room).is_err(), "what isn't done takes no room");
+    let part = serde_json::json!({ "enum": (0..1000).collect::<Vec<_>>() });
+    let check = |room: &Room| Schema::validate_part(&part, &part, &Value::Number(-1.0), room);
+    assert!(check(&room).unwrap_err().message.ends_with("10, 11 and 988 more"));
+    assert!((0..100).any(|_| check(&room).is_ok()), "nothing is left");
+}
+
+/// A value that nests this deep.
+fn nested(levels: usize) -> Value {
+    (0..levels).fold(Value::Number(1.0), |inner, _| Value::object([("a", inner)]))
+}
+
+#[test]
+fn what_would_take_too_long_is_refused_before_it_is_checked() {
+    // Twice as long for each level.
+    let doubling = r##"{"type":"object","properties":{"a":{"$ref":"#/$defs/n"}},
+        "$defs":{"n":{"allOf":[{"properties":{"a":{"$ref":"#/$defs/n"}}},{"properties":{"a":{"$ref":"#/$defs/n"}}}]}}}"##;
+    let schema = schema(doubling);
+    assert!(schema.validate(&nested(10)).is_ok());
+    let message = schema.validate(&nested(90)).unwrap_err().message;
+    insta::assert_snapshot!(message.split_once('…').unwrap().1, @" would take too long to check: the schema names itself again and again for the same part, or has patterns that look around");
+    // A text's length, squared.
+    let around = r#"{"type":"object","properties":{"a":{"pattern":"^((?=.*q)a)*$"}}}"#;
+    let schema = self::schema(around);
+    let text = |length: usize| Value::object([("a", Value::string("a".repeat(length)))]);
+    assert!(schema.validate(&text(0)).is_ok());
+    assert!(schema.validate(&text(100)).unwrap_err().message.contains("does not match"));
+    assert!(schema.validate(&text(60_000)).unwrap_err().message.contains("too long to check"));
+    // Each reference of a long list counts, however its target is named.
+    for (mark, name, key) in
+        [("$anchor", "", "$ref"), ("$dynamicAnchor", "", "$dynamicRef"), ("$id", "x", "$ref")]
+    {
+        let hash = if name.is_empty() { "#" } else { "" };
+        let step = |at: usize| {
+            let next = format!(r#"{{"{key}":"{hash}x{}"}}"#, at + 1);
+            let all = if at < 40 { format!(r#","allOf":[{next},{next}]"#) } else { String::new() };
+            format!(r#""d{at}":{{"{mark}":"x{at}"{all}}}"#)
+        };
+        let steps: Vec<String> = (0..=40).map(step).collect();
+        let whole = format!(
+            r#"{{"type":"object","properties":{{"a":{{"{key}":"{hash}x0"}}}},"$defs":{{{}}}}}"#,
+            steps.join(",")
+        );
+        assert!(refused(&whole).contains("more than 100000 schemas"), "{mark}");
+    }
 }

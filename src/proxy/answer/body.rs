@@ -8,6 +8,7 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
 use super::truncated::truncated;
+use super::watched::WatchedBody;
 use crate::proxy::body::BodyError;
 use crate::proxy::body::whole::Whole;
 use crate::proxy::io::splice::{Pipe, PipePool};
@@ -33,6 +34,8 @@ pub(crate) struct AnswerBody {
 enum AnswerKind {
     Whole(Whole),
     Upstream(Box<ResponseBody>),
+    /// The same, and somebody keeps a copy.
+    Watched(Box<WatchedBody>),
     /// No body, and another protocol after the head.
     Tunnel(Box<Http1Lease>),
     /// No body and no answer either: the connection or the stream is closed.
@@ -70,6 +73,11 @@ impl AnswerBody {
         Self::of(AnswerKind::Upstream(body))
     }
 
+    /// The body of an upstream's response of which somebody keeps a copy.
+    pub(crate) const fn watched(body: Box<WatchedBody>) -> Self {
+        Self::of(AnswerKind::Watched(body))
+    }
+
     const fn of(kind: AnswerKind) -> Self {
         Self { kind, reason: None, sent: 0, flight: None, busy: None }
     }
@@ -103,7 +111,7 @@ impl AnswerBody {
 
     /// Whether the body comes from an upstream.
     pub(crate) const fn is_upstream(&self) -> bool {
-        matches!(self.kind, AnswerKind::Upstream(_))
+        matches!(self.kind, AnswerKind::Upstream(_) | AnswerKind::Watched(_))
     }
 
     /// Whether trailers follow a body in memory.
@@ -164,8 +172,13 @@ impl AnswerBody {
 
     /// The upstream's response broke off.
     fn truncated(&mut self, error: &BodyError) {
-        if let (AnswerKind::Upstream(body), Some(flight)) = (&self.kind, self.flight.take()) {
-            truncated(flight, self.sent, body.origin(), error);
+        let origin = match &self.kind {
+            AnswerKind::Upstream(body) => body.origin(),
+            AnswerKind::Watched(body) => body.origin(),
+            AnswerKind::Whole(_) | AnswerKind::Tunnel(_) | AnswerKind::Withheld => return,
+        };
+        if let Some(flight) = self.flight.take() {
+            truncated(flight, self.sent, origin, error);
         }
     }
 
@@ -189,6 +202,7 @@ impl Body for AnswerBody {
             AnswerKind::Whole(whole) => Poll::Ready(whole.next().map(Ok)),
             AnswerKind::Tunnel(_) | AnswerKind::Withheld => Poll::Ready(None),
             AnswerKind::Upstream(body) => Pin::new(body.as_mut()).poll_frame(cx),
+            AnswerKind::Watched(body) => Pin::new(body.as_mut()).poll_frame(cx),
         };
         match polled {
             Poll::Pending => Poll::Pending,
@@ -212,6 +226,7 @@ impl Body for AnswerBody {
             AnswerKind::Whole(whole) => whole.is_end(),
             AnswerKind::Tunnel(_) | AnswerKind::Withheld => true,
             AnswerKind::Upstream(body) => body.is_end_stream(),
+            AnswerKind::Watched(body) => body.is_end_stream(),
         }
     }
 
@@ -220,6 +235,7 @@ impl Body for AnswerBody {
             AnswerKind::Whole(whole) => SizeHint::with_exact(whole.len()),
             AnswerKind::Tunnel(_) | AnswerKind::Withheld => SizeHint::with_exact(0),
             AnswerKind::Upstream(body) => body.size_hint(),
+            AnswerKind::Watched(body) => body.size_hint(),
         }
     }
 }

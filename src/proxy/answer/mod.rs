@@ -9,3 +9,4 @@ pub(crate) mod render;
 pub(crate) mod reply;
 pub(crate) mod retry_after;
 mod truncated;
+pub(crate) mod watched;

@@ -18,9 +18,9 @@ use crate::language::provider::Role;
 use crate::language::value::{Map, Value};
 use crate::proxy::body::source::BodyFailure;
 use crate::proxy::code::{self, Meaning};
+use crate::proxy::meaning;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::{headers, media, shape};
-use crate::proxy::middleware;
 use crate::proxy::request::exchange::Exchange;
 
 static PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
@@ -166,7 +166,7 @@ fn problem_of(exchange: &Exchange, failure: &Failure) -> Response<AnswerBody> {
         insert(&mut body, "failures", json!(failures));
     }
     let mut response = problem(&body, meaning);
-    for (name, value) in middleware::fields(cause(failure)) {
+    for (name, value) in meaning::fields(cause(failure)) {
         response.headers_mut().insert(name, value);
     }
     // The client gets this instead of the upstream's response, and should wait as the upstream asked.
@@ -210,7 +210,7 @@ fn cause(failure: &Failure) -> &Failure {
 /// The meaning of `failure` for a client.
 pub(super) fn meaning(failure: &Failure) -> Meaning {
     let cause = cause(failure);
-    middleware::meaning(cause).unwrap_or_else(|| code::meaning(cause.code.as_str()))
+    meaning::of(cause).unwrap_or_else(|| code::meaning(cause.code.as_str()))
 }
 
 /// The same, with what is known about this request and its attempts.

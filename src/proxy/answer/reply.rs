@@ -7,10 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
+use http_body::Body as _;
 use tokio::time::Instant;
 
 use super::body::AnswerBody;
 use super::retry_after::RetryAfter;
+use super::watched::{Keeper, WatchedBody};
 use crate::language::provider::Role;
 use crate::language::provider::middleware::retry::BUDGET_SPENT;
 use crate::language::temporal::Span;
@@ -57,6 +59,8 @@ enum ReplyState {
 pub(crate) enum Payload {
     /// It is still arriving.
     Stream(Box<ResponseBody>),
+    /// The same, and somebody keeps a copy.
+    Watched(Box<WatchedBody>),
     /// It was read, with its trailers, because an expression of the route reads it.
     Buffered(Bytes, Option<Box<HeaderMap>>),
     /// None: the connection has switched its protocol.
@@ -151,6 +155,7 @@ impl Reply {
         };
         let body = match payload {
             Payload::Stream(body) => AnswerBody::upstream(body),
+            Payload::Watched(body) => AnswerBody::watched(body),
             Payload::Buffered(bytes, trailers) => AnswerBody::trailed(bytes, trailers),
             Payload::Tunnel(far) => AnswerBody::tunnel(far),
         };
@@ -158,6 +163,45 @@ impl Reply {
         *response.status_mut() = self.line.status;
         *response.headers_mut() = headers;
         Some(response)
+    }
+
+    /// Lets the keeper that `made` returns for this head have a copy of the body, as it passes. A tunnel has none, and a
+    /// body that was taken before has passed.
+    pub(crate) fn watch(
+        &self,
+        made: impl FnOnce(&StatusLine, &HeaderMap) -> Option<Box<dyn Keeper>>,
+    ) {
+        let mut held = self.lock();
+        let ReplyState::Whole(headers, payload) = &mut *held else {
+            return;
+        };
+        if matches!(payload, Payload::Tunnel(_) | Payload::Watched(_)) {
+            return;
+        }
+        let Some(mut keeper) = made(&self.line, headers) else {
+            return;
+        };
+        match std::mem::replace(payload, Payload::Buffered(Bytes::new(), None)) {
+            Payload::Stream(body) if body.is_end_stream() => {
+                *payload = Payload::Stream(body);
+                keeper.complete(None);
+            }
+            Payload::Stream(body) => {
+                *payload = Payload::Watched(Box::new(WatchedBody::new(body, keeper)));
+            }
+            Payload::Buffered(bytes, trailers) => {
+                if keeper.data(&bytes) {
+                    keeper.complete(trailers.as_deref());
+                }
+                *payload = Payload::Buffered(bytes, trailers);
+            }
+            other => *payload = other,
+        }
+    }
+
+    /// Its status.
+    pub(crate) const fn status(&self) -> StatusCode {
+        self.line.status
     }
 
     /// Returns the connection: nobody will read the body.

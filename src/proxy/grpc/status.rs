@@ -94,6 +94,12 @@ impl Status {
         self.0.into()
     }
 
+    /// Whether a failure with it is one of the server's: `UNKNOWN`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNAVAILABLE` or
+    /// `DATA_LOSS`.
+    pub(crate) const fn is_faulty(self) -> bool {
+        matches!(self.0, 2 | 4 | 13 | 14 | 15)
+    }
+
     /// The index of its name.
     fn place(self) -> usize {
         usize::from(self.0).wrapping_sub(1)

@@ -84,38 +84,50 @@ pub(crate) enum RehearsalEnd {
     Busy,
 }
 
-/// Sends `asked` to `runtime`, which was built on a stage.
-///
-/// # Errors
-/// When the system provides no runtime.
-pub(crate) fn rehearse(
-    runtime: &Arc<Runtime>,
-    stage: &Arc<Stage>,
-    asked: &ClientRequest,
-    seed: u64,
-) -> io::Result<Transcript> {
-    // Without an I/O driver, opening a socket would fail.
-    let mut driver = tokio::runtime::Builder::new_current_thread();
-    let driver = driver.enable_time().start_paused(true).build()?;
-    Ok(driver.block_on(async {
-        let core = WorkerState::with(Clock::starting_at(BEGINS), Ids::seeded(seed));
-        let worker = Arc::new(Worker::new(Arc::new(core), Arc::clone(runtime)));
-        let (parts, request) = request(asked);
-        let routes = routes(runtime, &parts.into(), asked.certificate.as_deref());
-        stage.begin();
-        let end = ask(&worker, stage, request, asked).await;
-        let took = IsoDuration(stage.elapsed());
-        // The cleanups of a request whose client has left.
-        let deadline = took.0.saturating_add(FOREVER);
-        let waits = !matches!(end, RehearsalEnd::Busy);
-        let mut look = Duration::from_millis(1);
-        while waits && worker.core.in_flight() > 0 && stage.elapsed() < deadline {
-            sleep(look).await;
-            look *= 2;
-        }
-        let (events, result) = stage.told();
-        Transcript { routes, events, result, end, took, unused: stage.unused() }
-    }))
+/// A place for rehearsals of one configuration, one after the other. What the configuration's entries remember goes on from
+/// one to the next, and so does the time.
+#[derive(Debug)]
+pub(crate) struct Rehearsal {
+    driver: tokio::runtime::Runtime,
+    runtime: Arc<Runtime>,
+    stage: Arc<Stage>,
+}
+
+impl Rehearsal {
+    /// For `runtime`, which was built on `stage`.
+    ///
+    /// # Errors
+    /// When the system provides no runtime.
+    pub(crate) fn new(runtime: Arc<Runtime>, stage: Arc<Stage>) -> io::Result<Self> {
+        // Without an I/O driver, opening a socket would fail.
+        let mut driver = tokio::runtime::Builder::new_current_thread();
+        let driver = driver.enable_time().start_paused(true).build()?;
+        Ok(Self { driver, runtime, stage })
+    }
+
+    /// Sends `asked`, and records what happens. All connections are new ones.
+    pub(crate) fn play(&self, asked: &ClientRequest, seed: u64) -> Transcript {
+        let Self { driver, runtime, stage } = self;
+        driver.block_on(async {
+            let core = WorkerState::with(Clock::starting_at(BEGINS), Ids::seeded(seed));
+            let worker = Arc::new(Worker::new(Arc::new(core), Arc::clone(runtime)));
+            let (parts, request) = request(asked);
+            let routes = routes(runtime, &parts.into(), asked.certificate.as_deref());
+            stage.begin();
+            let end = ask(&worker, stage, request, asked).await;
+            let took = IsoDuration(stage.elapsed());
+            // The cleanups of a request whose client has left.
+            let deadline = took.0.saturating_add(FOREVER);
+            let waits = !matches!(end, RehearsalEnd::Busy);
+            let mut look = Duration::from_millis(1);
+            while waits && worker.core.in_flight() > 0 && stage.elapsed() < deadline {
+                sleep(look).await;
+                look *= 2;
+            }
+            let (events, result) = stage.told();
+            Transcript { routes, events, result, end, took, unused: stage.unused() }
+        })
+    }
 }
 
 async fn ask(
@@ -179,7 +191,8 @@ async fn ask(
 /// Returns when the clock has advanced too often. It checks rarely, so that its own waits do not count much.
 async fn worn_out(stage: &Stage) {
     let metrics = Handle::current().metrics();
-    while metrics.worker_park_count(0) < WAITS {
+    let before = metrics.worker_park_count(0);
+    while metrics.worker_park_count(0) - before < WAITS {
         sleep(Duration::from_mins(1) + stage.elapsed() / 8).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Runs one request through the whole proxy in virtual time, with scripted upstreams. `explain` shows the result.
+//! Runs requests, one after the other, through the whole proxy in virtual time, with scripted upstreams. `explain` shows the result.
 //!
 //! No part of the proxy is imitated. The client's bytes go through [`connection`], the engine runs the route's
 //! plan, the `http` provider uses its pools, and both ends speak HTTP. Only the sockets are replaced by pipes
@@ -12,4 +12,4 @@
 
 pub(crate) mod client;
 
-pub(crate) use self::client::{ClientRequest, RehearsalEnd, Transcript, rehearse};
+pub(crate) use self::client::{ClientRequest, Rehearsal, RehearsalEnd, Transcript};

@@ -31,7 +31,8 @@ use crate::proxy::message::target::Target;
 use crate::proxy::message::{headers, id, query};
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
 use crate::proxy::tls::ClientCertificate;
-use crate::proxy::upstream::{TriedEndpoints, Upstream};
+use crate::proxy::upstream::Upstream;
+use crate::proxy::upstream::endpoints::{Tried, WorkerEndpoint};
 use crate::telemetry::record::Recorder;
 
 /// A request that a route has matched.
@@ -63,8 +64,8 @@ pub(crate) struct Exchange {
     pub(crate) scheme: &'static str,
     /// How many dispatches of the Flow's own Steps there were.
     attempts: AtomicU32,
-    /// The endpoints to which it has sent attempts, by upstream. Only upstreams with several are in it.
-    tried: Mutex<BTreeMap<usize, TriedEndpoints>>,
+    /// The endpoints that it has tried, by upstream. Only upstreams that may have several are in it.
+    tried: Mutex<BTreeMap<usize, Tried>>,
     /// A random value of this execution, once somebody needs it.
     secret: OnceLock<[u8; 16]>,
     /// Cancels the execution, if that is possible.
@@ -82,7 +83,8 @@ pub(crate) struct Exchange {
 pub(crate) enum Admission {
     /// It can be served.
     Whole(Arc<Exchange>),
-    /// Its body must be read first, because an expression of the route reads it or several calls may send it at once.
+    /// Its body must be read first, because an expression or a middleware of the route looks at it, or several calls may send it at
+    /// once.
     Unread(Box<PendingBody>),
 }
 
@@ -117,7 +119,7 @@ impl Exchange {
         let facts = route.facts;
         let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
             (Upload::None, None)
-        } else if facts.reads_request || facts.fans_out {
+        } else if facts.reads_request || facts.fans_out || facts.looks_at_request {
             (Upload::None, Some(body))
         } else {
             let keep = facts.resends.then_some(route.buffer.replay);
@@ -221,20 +223,44 @@ impl Exchange {
         self.upload.broken() == Some(BodyFailure::Gone)
     }
 
-    /// The endpoint for the next attempt at the upstream with this index: one that this execution has not tried, if
-    /// there is one.
-    pub(crate) fn pick(&self, index: usize, upstream: &Upstream) -> usize {
-        if upstream.settings.endpoints.len() < 2 {
-            return 0;
+    /// A member of `execution.platform`.
+    pub(crate) fn platform(&self, name: &str) -> Option<Value> {
+        match name {
+            "environment" => Some(Value::String(Arc::clone(&self.site.runtime.environment))),
+            "route" => Some(Value::String(Arc::clone(&self.route.name))),
+            "client" => {
+                let address = ("address", Value::string(self.client.to_string()));
+                let certificate = self.certificate.as_ref();
+                let certificate = certificate.map(|shown| ("certificate", shown.to_value()));
+                Some(Value::object([address].into_iter().chain(certificate)))
+            }
+            _ => None,
         }
-        upstream.pick(lock(&self.tried).entry(index).or_default())
     }
 
-    /// Nothing was asked of the endpoint that was picked.
-    pub(crate) fn spare(&self, index: usize, endpoint: usize) {
-        if let Some(tried) = lock(&self.tried).get_mut(&index) {
-            tried.retain(|tried| *tried != endpoint);
+    /// The endpoint for the next attempt at the upstream with this index: one that this execution has not tried, if
+    /// there is one. `key` is for `hash`.
+    pub(crate) fn pick(
+        &self,
+        index: usize,
+        upstream: &Upstream,
+        key: Option<&str>,
+    ) -> Option<Arc<WorkerEndpoint>> {
+        if let Some(only) = upstream.only() {
+            return Some(Arc::clone(only));
         }
+        self.tried(index, |tried| {
+            let picked = upstream.pick(tried, key);
+            if let Some(picked) = &picked {
+                tried.begin(picked.id);
+            }
+            picked
+        })
+    }
+
+    /// The endpoints that this execution has tried of the upstream with this index.
+    pub(crate) fn tried<T>(&self, index: usize, look: impl FnOnce(&mut Tried) -> T) -> T {
+        look(lock(&self.tried).entry(index).or_default())
     }
 }
 
@@ -348,19 +374,7 @@ pub(crate) struct Platform(pub(crate) Arc<Exchange>);
 
 impl Native for Platform {
     fn member(&self, name: &str) -> Option<Value> {
-        let exchange = &self.0;
-        match name {
-            "environment" => Some(Value::String(Arc::clone(&exchange.site.runtime.environment))),
-            "route" => Some(Value::String(Arc::clone(&exchange.route.name))),
-            "client" => {
-                let address = exchange.client.to_string();
-                let address = ("address", Value::string(address));
-                let certificate = exchange.certificate.as_ref();
-                let certificate = certificate.map(|shown| ("certificate", shown.to_value()));
-                Some(Value::object([address].into_iter().chain(certificate)))
-            }
-            _ => None,
-        }
+        self.0.platform(name)
     }
 
     fn to_map(&self) -> Map {

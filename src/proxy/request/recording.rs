@@ -19,7 +19,7 @@ use super::upload::Upload;
 use crate::language::outcome::Outcome;
 use crate::proxy::message::target::Target;
 use crate::proxy::site::WorkerConfig;
-use crate::telemetry::record::{AnswerSummary, Execution, Recorder, Request, Traced};
+use crate::telemetry::record::{AnswerSummary, Execution, Recorder, Request, RequestId, Traced};
 use crate::telemetry::trace::{SpanId, TRACEPARENT};
 
 /// The span of an attempt, if its request is traced.
@@ -99,6 +99,7 @@ impl Exchange {
         let host = self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
         Request {
             id: self.id().into(),
+            request: RequestId(self.site.core.ids.random()),
             route: Some(self.route.name.clone()),
             client: self.client().to_string().into(),
             method: self.method.as_str().into(),
@@ -157,6 +158,7 @@ impl RefusedRequest {
     pub(crate) fn deliver(&self, id: &str, status: u16, (code, detail): (&str, &str)) {
         let request = Request {
             id: id.into(),
+            request: RequestId(self.site.core.ids.random()),
             route: None,
             client: self.client.to_string().into(),
             method: self.method.as_str().into(),

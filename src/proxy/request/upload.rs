@@ -53,7 +53,8 @@ impl Upload {
             let trailers = trailers.map(Box::new);
             return Ok(Self::Buffered { bytes, trailers, value: Some(value) });
         }
-        let keep = route.facts.resends.then_some(route.buffer.replay);
+        let keep = route.facts.resends || route.facts.looks_at_request;
+        let keep = keep.then_some(route.buffer.replay);
         let source = Arc::new(ReplaySource::new(body, keep).within(&site.memory));
         Ok(match source.read_ahead(patience).await.map_err(unread)? {
             Some((bytes, trailers)) => {

@@ -2,11 +2,14 @@
 
 use tokio::time::Instant;
 
-use crate::language::observe::{Caught, Ended, EntryPlace, Event, Observer, Passed};
+use crate::language::observe::{Caught, End, Ended, EntryPlace, Event, Observer, Passed};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::middleware::retry::{BEYOND_BOUND, BUDGET_SPENT, SWITCHED_OFF};
+use crate::language::provider::middleware::timeout;
 use crate::language::value::Value;
 use crate::proxy::request::exchange::Exchange;
+use crate::proxy::upstream::condition::{Cause, Reported};
+use crate::proxy::upstream::endpoints::WorkerEndpoint;
 use crate::telemetry::metrics::Cleaned;
 use crate::telemetry::record::{Attempt, CaughtFailure};
 
@@ -21,8 +24,15 @@ impl RequestObserver<'_> {
             return;
         };
         let code = ended.code();
-        let at = (&**destination.upstream, &**destination.endpoint);
-        self.0.route.metrics.attempt(at, code, ended.took);
+        self.0.route.metrics.attempt(destination.upstream, code, ended.took);
+        if let Some(endpoint) = destination.endpoint.as_any().downcast_ref::<WorkerEndpoint>() {
+            endpoint.metrics.attempt(code.is_none());
+            if matches!(ended.end, End::Interrupted(Some(by)) if by.code.as_str() == timeout::EXCEEDED)
+            {
+                let cause = Reported::Failure(Cause::ResponseTimeout);
+                endpoint.report(cause, Instant::now());
+            }
+        }
         if let Some(recorder) = self.0.recorder(code.is_some()) {
             recorder.attempt(Attempt::of(ended, destination));
         }

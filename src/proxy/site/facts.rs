@@ -22,6 +22,8 @@ pub(crate) struct Facts {
     pub(crate) resends: bool,
     /// The request may be sent several times side by side.
     pub(crate) fans_out: bool,
+    /// A middleware looks at the whole request.
+    pub(crate) looks_at_request: bool,
     /// Several calls make up an execution, whatever fails: a Flow of several Steps, a cleanup.
     pub(crate) several_calls: bool,
     /// Something must run when the request is cut off: a cleanup.
@@ -38,6 +40,9 @@ impl Facts {
             unwinds: plan.needs_unwind(),
             ..Self::default()
         };
+        plan.each_entry(&mut |_, entry| {
+            facts.looks_at_request |= entry.middleware.reads_input();
+        });
         for (_, program) in plan.programs() {
             facts.read_by(program);
         }

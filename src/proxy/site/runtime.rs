@@ -24,10 +24,11 @@ use crate::proxy::stage::Stage;
 use crate::proxy::tls::{self, ServerTls};
 use crate::proxy::upstream::resolve::Resolve;
 use crate::proxy::upstream::shared::SharedUpstream;
+use crate::proxy::upstream::summary::UpstreamSummary;
 use crate::telemetry::limiter::ReasonLimiter;
 use crate::telemetry::metrics::{BufferMetrics, RefusalMetrics, RouteMetrics};
 use crate::telemetry::sinks::Sinks;
-use crate::telemetry::switches::Switch;
+use crate::telemetry::switches::{Switch, Switches};
 
 /// Serves requests.
 #[derive(Debug)]
@@ -138,6 +139,23 @@ impl Runtime {
             nanos / 1e9
         };
         self.listeners.iter().filter_map(move |l| Some((l.address, until(l.tls.as_ref()?))))
+    }
+
+    /// The upstreams at this moment, with their endpoints.
+    pub fn upstream_summaries(&self) -> Vec<UpstreamSummary> {
+        self.upstreams.iter().map(|upstream| upstream.summary()).collect()
+    }
+
+    /// Drains the endpoints of this name, or restores them. Returns how many there are; `None` if there is no such upstream.
+    pub fn drain(
+        &self,
+        switches: &Arc<Switches>,
+        upstream: &str,
+        endpoint: &str,
+        drains: bool,
+    ) -> Option<usize> {
+        let found = self.upstreams.iter().find(|known| &*known.settings.name == upstream);
+        found.map(|found| found.drain(switches, endpoint, drains))
     }
 
     /// The routes' plans, in order.

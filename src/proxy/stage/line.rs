@@ -136,11 +136,10 @@ async fn answer_http2(
 
 /// What a request gets that has come.
 async fn play(line: &ScriptedConnection, turn: ScriptUse) -> Response<Bytes> {
-    let planned = &turn.planned;
-    if !planned.after.is_zero() {
-        sleep(planned.after).await;
+    if !turn.after.is_zero() {
+        sleep(turn.after).await;
     }
-    match &planned.act {
+    match &*turn.act {
         ScriptedAction::Answer { status, headers, body } => {
             let mut response = Response::new(body.clone());
             *response.status_mut() = *status;

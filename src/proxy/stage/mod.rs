@@ -6,7 +6,7 @@ pub(crate) mod record;
 mod script;
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value as Json;
@@ -18,8 +18,8 @@ pub(crate) use self::line::{ProxyEnd, ScriptedConnection};
 use self::record::{
     Event, EventKind, FailureSummary, GivenResponse, IsoDuration, Rerun, SentRequest,
 };
-use self::script::{Script, ScriptUse};
-pub(crate) use self::script::{ScriptedAction, ScriptedResponse};
+use self::script::ScriptUse;
+pub(crate) use self::script::{Latency, Script, ScriptedAction, ScriptedResponse};
 use crate::language::clock::unless_busy;
 use crate::language::observe::{self, Caught, End, Ended, Observer, Retry};
 use crate::language::outcome::Outcome;
@@ -31,13 +31,13 @@ use crate::telemetry::record::{Call, status};
 /// The most events that are recorded. Further ones would show nothing new.
 const MOST: usize = 10_000;
 
-/// The script and the record of one rehearsal.
+/// The script and the record of a rehearsal.
 #[derive(Debug)]
 pub(crate) struct Stage {
     script: Mutex<Script>,
     log: Mutex<Log>,
     /// When the request arrived.
-    begun: OnceLock<Instant>,
+    begun: Mutex<Option<Instant>>,
     /// Cancelled when the record is full.
     full: CancellationToken,
     /// Cancelled when the execution loops without waiting.
@@ -51,25 +51,27 @@ struct Log {
 }
 
 impl Stage {
-    /// The stage for one request, with upstreams that respond as `planned`.
-    pub(crate) fn new(planned: Vec<ScriptedResponse>) -> Arc<Self> {
+    /// The stage for requests, one after the other, with upstreams that respond as `script` says.
+    pub(crate) fn new(script: Script) -> Arc<Self> {
         Arc::new(Self {
-            script: Mutex::new(Script::new(planned)),
+            script: Mutex::new(script),
             log: Mutex::default(),
-            begun: OnceLock::new(),
+            begun: Mutex::default(),
             full: CancellationToken::new(),
             busy: CancellationToken::new(),
         })
     }
 
-    /// The request arrives now.
+    /// A request arrives now. Its responses begin with the first ones.
     pub(crate) fn begin(&self) {
-        self.begun.get_or_init(Instant::now);
+        lock(&self.script).rewind();
+        *lock(&self.log) = Log::default();
+        *lock(&self.begun) = Some(Instant::now());
     }
 
     /// The time since the request arrived.
     pub(crate) fn elapsed(&self) -> Duration {
-        self.begun.get_or_init(Instant::now).elapsed()
+        lock(&self.begun).get_or_insert_with(Instant::now).elapsed()
     }
 
     /// Returns when the record is full.
@@ -111,7 +113,7 @@ impl Stage {
     /// Whether the call that is being polled will be refused a connection to `upstream`.
     pub(crate) fn refuses(&self, upstream: &Upstream) -> bool {
         let turn = cue::reserve(|call| self.next(&upstream.name, call));
-        turn.is_some_and(|turn| matches!(turn.planned.act, ScriptedAction::Refused))
+        turn.is_some_and(|turn| matches!(*turn.act, ScriptedAction::Refused))
     }
 
     /// A connection for the call that is being polled.
@@ -126,8 +128,8 @@ impl Stage {
         if self.refuses(upstream)
             && let Some((cue, turn)) = self.play(&upstream.name)
         {
-            if !turn.planned.after.is_zero() {
-                sleep(turn.planned.after).await;
+            if !turn.after.is_zero() {
+                sleep(turn.after).await;
             }
             self.refused(&cue, upstream, endpoint, &turn);
             return Err(io::ErrorKind::ConnectionRefused.into());

@@ -17,6 +17,7 @@ use crate::proxy::answer::retry_after::RetryAfter;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::target::{Target, check_form};
 use crate::proxy::message::{path, shape};
+use crate::proxy::proxy_header::{self, Parsed};
 use crate::proxy::request::exchange::{Exchange, Platform};
 use crate::proxy::settings::{Paths, PrefixRewrite};
 use crate::proxy::site::runtime::Runtime;
@@ -65,6 +66,15 @@ pub fn target(bytes: &[u8], paths: Paths) -> Option<(String, String)> {
     let target = read_target(bytes)?;
     let meaning = path::meaning(target.path(), paths).ok()?;
     Some((target.as_str().to_owned(), meaning.into_owned()))
+}
+
+/// The client that a PROXY header at the start of `bytes` names. `Err`: it has at least so many bytes. `None`: there is no
+/// header.
+pub fn proxied_by(bytes: &[u8]) -> Option<Result<Option<SocketAddr>, usize>> {
+    match proxy_header::read(bytes).ok()? {
+        Parsed::Whole(ends) => Some(Ok(ends.map(|ends| ends.source))),
+        Parsed::Needs(size) => Some(Err(size)),
+    }
 }
 
 /// What `rewrite: { pathPrefix: to }` makes of such a target on a route with `match: { pathPrefix: from }`.

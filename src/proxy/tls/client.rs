@@ -112,6 +112,14 @@ impl ClientTls {
         let mark = Fingerprint::of((roots.mark, identity.map(|identity| identity.mark)));
         Ok(Self { config: Arc::new(config), http2, mark })
     }
+
+    /// The same without an offer of HTTP (ALPN): what is spoken is another protocol.
+    #[must_use]
+    pub fn without_protocols(&self) -> Self {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols.clear();
+        Self { config: Arc::new(config), http2: false, mark: self.mark }
+    }
 }
 
 impl PartialEq for ClientTls {

@@ -70,6 +70,12 @@ impl Places {
         taken < self.most
     }
 
+    /// How many there are, how many are taken, and how many requests wait for one.
+    pub(crate) fn counts(&self) -> (usize, usize, usize) {
+        let taken = self.taken.load(Ordering::Relaxed).min(self.most);
+        (self.most, taken, self.waiting.load(Ordering::Relaxed))
+    }
+
     fn any_wait(&self) -> bool {
         self.waiting.load(Ordering::SeqCst) > 0
     }

@@ -11,13 +11,16 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
+use super::condition::Reported;
 use super::connect_error::{Cause, ConnectError};
+use super::endpoints::WorkerEndpoint;
 use super::h1::Http1Connection;
-use super::{Upstream, http2, race};
+use super::resolve::in_turn;
+use super::{Upstream, condition, http2, race};
 use crate::language::temporal::Span;
 use crate::proxy::io::{Io, loopback};
 use crate::proxy::settings;
@@ -28,6 +31,8 @@ use crate::proxy::tls::{ClientStream, EndpointTls, TlsError, TlsErrorKind};
 #[derive(Debug)]
 pub(super) struct NewHttp1 {
     pub(super) conn: Box<Http1Connection>,
+    /// The endpoint that it leads to: of a name, whichever address gave a connection.
+    pub(super) endpoint: Arc<WorkerEndpoint>,
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     /// In a rehearsal, the scripted connection.
@@ -38,6 +43,8 @@ pub(super) struct NewHttp1 {
 #[derive(Debug)]
 pub(super) struct NewHttp2 {
     pub(super) opened: http2::NewConnection,
+    /// The endpoint that it leads to.
+    pub(super) endpoint: Arc<WorkerEndpoint>,
     /// The address that it leads to.
     pub(super) peer: Option<IpAddr>,
     /// In a rehearsal, the scripted connection.
@@ -46,74 +53,111 @@ pub(super) struct NewHttp2 {
 
 /// Opens a connection to `endpoint` of `upstream`. On a stage, it leads to the script.
 pub(super) async fn open(
-    upstream: &Arc<Upstream>,
-    endpoint: usize,
+    upstream: &Upstream,
+    endpoint: &Arc<WorkerEndpoint>,
+    deadline: Instant,
 ) -> Result<NewHttp1, ConnectError> {
-    let Transport { io, peer, line } = transport(upstream, endpoint, deadline(upstream)).await?;
-    Ok(NewHttp1 { conn: Http1Connection::new(io, upstream.settings.heads), peer, line })
+    let Transport { io, endpoint, peer, line } = transport(upstream, endpoint, deadline).await?;
+    let conn = Http1Connection::new(io, upstream.settings.heads);
+    Ok(NewHttp1 { conn, endpoint, peer, line })
 }
 
 /// The same for HTTP/2.
 pub(super) async fn open_shared(
-    upstream: &Arc<Upstream>,
-    endpoint: usize,
+    upstream: &Upstream,
+    endpoint: &Arc<WorkerEndpoint>,
 ) -> Result<NewHttp2, ConnectError> {
     let deadline = deadline(upstream);
-    let Transport { io, peer, line } = transport(upstream, endpoint, deadline).await?;
+    let Transport { io, endpoint, peer, line } = transport(upstream, endpoint, deadline).await?;
     let settings::Upstream { heads, ping_interval, .. } = *upstream.settings;
     // In a rehearsal, the far end is always there, and PINGs would go on for ever.
     let ping = if line.is_some() { Duration::ZERO } else { ping_interval };
-    let opened = http2::open(io, heads, ping, deadline).await?;
-    Ok(NewHttp2 { opened, peer, line })
+    let opened = http2::open(io, heads, ping, deadline).await;
+    let opened = opened.inspect_err(|error| failed(&endpoint, error))?;
+    Ok(NewHttp2 { opened, endpoint, peer, line })
 }
 
 /// A byte stream to an endpoint.
 struct Transport {
     io: Io,
+    endpoint: Arc<WorkerEndpoint>,
     peer: Option<IpAddr>,
     line: Option<Arc<ScriptedConnection>>,
 }
 
 async fn transport(
-    upstream: &Arc<Upstream>,
-    endpoint: usize,
+    upstream: &Upstream,
+    endpoint: &Arc<WorkerEndpoint>,
     deadline: Instant,
 ) -> Result<Transport, ConnectError> {
     if let Some(stage) = &upstream.stage {
         let (near, line) = staged(upstream, endpoint, stage, deadline).await?;
-        return Ok(Transport { io: Io::Other(Box::new(near)), peer: None, line: Some(line) });
+        let (io, endpoint) = (Io::Other(Box::new(near)), Arc::clone(endpoint));
+        return Ok(Transport { io, endpoint, peer: None, line: Some(line) });
     }
-    let (socket, peer) = socket(upstream, endpoint, deadline).await?;
-    let io = match &upstream.endpoint(endpoint)?.tls {
+    if let Some(path) = &endpoint.at.socket {
+        let limit = upstream.settings.connect_timeout;
+        let connecting = async {
+            let stream = UnixStream::connect(path).await;
+            stream.map_err(|error| ConnectError::from_io(&error))
+        };
+        let stream = within(deadline, connecting, || ConnectError::silent(limit)).await;
+        let stream = stream.inspect_err(|error| failed(endpoint, error))?;
+        let (io, endpoint) = (Io::Other(Box::new(stream)), Arc::clone(endpoint));
+        return Ok(Transport { io, endpoint, peer: None, line: None });
+    }
+    let (socket, endpoint, peer) = socket(upstream, endpoint, deadline).await?;
+    let io = match &endpoint.at.tls {
         None => Io::Tcp(socket),
-        Some(tls) => Io::Tls(secured(upstream, tls, socket, deadline).await?),
+        Some(tls) => {
+            let secured = secured(upstream, tls, socket, deadline).await;
+            Io::Tls(secured.inspect_err(|error| failed(&endpoint, error))?)
+        }
     };
-    Ok(Transport { io, peer: Some(peer), line: None })
+    Ok(Transport { io, endpoint, peer: Some(peer), line: None })
+}
+
+/// Tells that no connection to `endpoint` was made.
+fn failed(endpoint: &WorkerEndpoint, error: &ConnectError) {
+    if !error.cause.is_own() {
+        let reported = Reported::Failure(condition::Cause::ConnectionFailed);
+        endpoint.report(reported, Instant::now());
+    }
 }
 
 /// The time at which connecting fails if it begins now.
-fn deadline(upstream: &Upstream) -> Instant {
+pub(super) fn deadline(upstream: &Upstream) -> Instant {
     let now = Instant::now();
     now.checked_add(upstream.settings.connect_timeout).unwrap_or(now)
 }
 
-/// Opens a socket to `endpoint`, and returns the address that it leads to.
+/// Opens a socket to `endpoint`. If it is an address of a name and gives no connection, one to another address of that
+/// name: nothing was sent yet. Returns the endpoint and the address to which the socket leads.
 async fn socket(
-    upstream: &Arc<Upstream>,
-    endpoint: usize,
+    upstream: &Upstream,
+    endpoint: &Arc<WorkerEndpoint>,
     deadline: Instant,
-) -> Result<(TcpStream, IpAddr), ConnectError> {
+) -> Result<(TcpStream, Arc<WorkerEndpoint>, IpAddr), ConnectError> {
     let limit = upstream.settings.connect_timeout;
-    let at = upstream.endpoint(endpoint)?;
-    let found = upstream.addresses(endpoint, at);
-    let unresolved = || ConnectError::unresolved(&at.host, limit);
-    let addresses = within(deadline, found, unresolved).await?;
+    let others = upstream.common.names.addresses(endpoint.place);
+    let others = others.iter().flat_map(|all| all.iter().copied());
+    let addresses: Vec<_> = endpoint.address.into_iter().chain(others).collect();
+    let addresses = in_turn(&addresses);
+    let connect = |address| async move {
+        let stream = tcp(address).await;
+        stream.inspect_err(|error| failed(&upstream.at(endpoint, address), error))
+    };
     let connecting = async {
-        let connected = race::first(&addresses, limit, tcp).await;
+        let connected = race::first(&addresses, limit, connect).await;
         connected.map_err(ConnectError::none_of)
     };
-    let (stream, address) = within(deadline, connecting, || ConnectError::silent(limit)).await?;
-    Ok((stream, address.ip()))
+    let silent = || {
+        let silent = ConnectError::silent(limit);
+        failed(endpoint, &silent);
+        silent
+    };
+    let (stream, address) = within(deadline, connecting, silent).await?;
+    Ok((stream, upstream.at(endpoint, address), address.ip()))
 }
 
 /// Does the TLS handshake over `io`, within the same timeout.
@@ -144,13 +188,12 @@ where
 /// Opens a scripted connection that replaces `endpoint` on `stage`.
 async fn staged(
     upstream: &Upstream,
-    endpoint: usize,
+    endpoint: &WorkerEndpoint,
     stage: &Arc<Stage>,
     deadline: Instant,
 ) -> Result<(ProxyEnd, Arc<ScriptedConnection>), ConnectError> {
-    let at = upstream.endpoint(endpoint)?;
     let connecting = async {
-        let connected = stage.connect(&upstream.settings, at).await;
+        let connected = stage.connect(&upstream.settings, &endpoint.at).await;
         connected.map_err(|error| ConnectError::from_io(&error))
     };
     let limit = upstream.settings.connect_timeout;
@@ -158,7 +201,7 @@ async fn staged(
 }
 
 /// Awaits `connecting` until `deadline`; after that, the error that `late` makes.
-async fn within<T>(
+pub(super) async fn within<T>(
     deadline: Instant,
     connecting: impl Future<Output = Result<T, ConnectError>>,
     late: impl FnOnce() -> ConnectError,
@@ -173,7 +216,7 @@ async fn within<T>(
     connecting.now_or_never().unwrap_or_else(|| Err(late()))
 }
 
-async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
+pub(super) async fn tcp(address: SocketAddr) -> Result<TcpStream, ConnectError> {
     let stream = connected(address).await.map_err(|error| ConnectError::from_io(&error))?;
     // Nagle's algorithm only delays data, so failing to turn it off does no harm.
     if let Err(error) = stream.set_nodelay(true) {

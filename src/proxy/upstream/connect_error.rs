@@ -40,6 +40,8 @@ pub(crate) enum Cause {
     Tls(TlsErrorKind),
     /// There are as many requests at the upstream as may be.
     Capacity,
+    /// An operator has drained it.
+    Drained,
     /// This process has no descriptor left. That is nobody else's fault.
     Descriptors,
     /// Anything else.
@@ -54,6 +56,7 @@ impl Cause {
             Self::Greeting => "handshake",
             Self::Tls(_) => "tls",
             Self::Capacity => "capacity",
+            Self::Drained => "drained",
             Self::Descriptors => "descriptors",
             Self::Refused | Self::Unreachable | Self::Timeout | Self::Other => "connect",
         }
@@ -71,13 +74,13 @@ impl Cause {
             Self::Tls(trouble) => trouble.proxy_status(),
             Self::Capacity => "connection_limit_reached",
             Self::Descriptors => "proxy_internal_error",
-            Self::Other => "destination_unavailable",
+            Self::Drained | Self::Other => "destination_unavailable",
         }
     }
 
     /// Whether the endpoint was not even tried.
     pub(crate) const fn is_own(self) -> bool {
-        matches!(self, Self::Capacity | Self::Descriptors)
+        matches!(self, Self::Capacity | Self::Drained | Self::Descriptors)
     }
 }
 
@@ -85,6 +88,11 @@ impl ConnectError {
     /// The upstream has no endpoint to connect to.
     pub(crate) fn no_endpoint() -> Self {
         Self { cause: Cause::Other, message: "has no endpoint".to_owned() }
+    }
+
+    /// An operator has drained all endpoints of the upstream.
+    pub(super) fn drained() -> Self {
+        Self { cause: Cause::Drained, message: "has no endpoint that is not drained".to_owned() }
     }
 
     /// The upstream has `most` requests, and none has ended within `wait`.

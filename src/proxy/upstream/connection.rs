@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
 
 use super::capacity::Place;
+use super::endpoints::{Visit, WorkerEndpoint};
 use super::failure::{FailureKind, TransportError};
 use super::h1::{self, Http1Connection, InterimSink};
 use super::http2::StreamSlot;
@@ -44,7 +45,7 @@ pub(crate) struct Http1Lease {
 #[derive(Debug)]
 pub(super) struct IdleConnection {
     pub(super) conn: Box<Http1Connection>,
-    pub(super) endpoint: usize,
+    pub(super) endpoint: Arc<WorkerEndpoint>,
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     pub(super) line: Option<Arc<ScriptedConnection>>,
@@ -56,7 +57,7 @@ struct Lease {
     upstream: Arc<Upstream>,
     /// Its request's place at the upstream.
     _place: Place,
-    endpoint: usize,
+    visit: Visit,
     peer: Option<IpAddr>,
     /// False once it was returned.
     open: bool,
@@ -140,6 +141,14 @@ impl Connection {
         }
     }
 
+    /// The endpoint that it leads to.
+    pub(crate) fn endpoint(&self) -> &Arc<WorkerEndpoint> {
+        match self {
+            Self::Http1(lease) => lease.lease.visit.endpoint(),
+            Self::Http2(shared) => &shared.place.shared().endpoint,
+        }
+    }
+
     /// Hands a request over.
     ///
     /// # Errors
@@ -183,19 +192,18 @@ impl Http1Lease {
     /// `parked`, lent out by `upstream`.
     pub(super) fn new(
         upstream: Arc<Upstream>,
-        place: Place,
+        (place, visit): (Place, Visit),
         parked: IdleConnection,
         reused: bool,
     ) -> Self {
-        let IdleConnection { conn, endpoint, peer, line } = parked;
-        let lease = Lease { upstream, _place: place, endpoint, peer, open: true };
+        let IdleConnection { conn, endpoint: _, peer, line } = parked;
+        let lease = Lease { upstream, _place: place, visit, peer, open: true };
         Self { conn, lease, line, reused }
     }
 
     fn send(&mut self, outgoing: &RequestHead<'_>, body: RequestBody) {
         self.announce();
-        let Lease { upstream, endpoint, .. } = &self.lease;
-        self.conn.send(outgoing, upstream.authority(*endpoint), body);
+        self.conn.send(outgoing, self.lease.visit.endpoint().at.host_field(), body);
     }
 
     /// Hands over a request of which another connection sent nothing.
@@ -225,10 +233,10 @@ impl Http1Lease {
 
     /// Where its response comes from.
     pub(super) fn origin(&self) -> ResponseOrigin {
-        let Lease { upstream, endpoint, .. } = &self.lease;
+        let Lease { upstream, visit, .. } = &self.lease;
         ResponseOrigin {
             upstream: Arc::clone(&upstream.settings.name),
-            endpoint: Arc::clone(upstream.authority(*endpoint)),
+            endpoint: Arc::clone(visit.endpoint().name()),
         }
     }
 
@@ -237,7 +245,7 @@ impl Http1Lease {
         let Self { mut conn, mut lease, line, reused: _ } = self;
         if conn.rest() {
             lease.open = false;
-            let Lease { endpoint, peer, .. } = lease;
+            let (endpoint, peer) = (Arc::clone(lease.visit.endpoint()), lease.peer);
             lease.upstream.park(IdleConnection { conn, endpoint, peer, line });
         }
     }

@@ -1,11 +1,11 @@
-//! An upstream in one worker: its endpoints, taken in turn, and its idle connections.
+//! An upstream in one worker: its idle connections, and its view of the endpoints.
 //!
-//! Each worker has its own, so nothing here is shared between threads. The locks exist because the futures are
-//! `Send`; nobody ever waits for one.
+//! Each worker has its own, so nothing here is shared between threads, except for what is in [`shared`]. The other locks
+//! exist because the futures are `Send`; nobody ever waits for one.
 
 pub(crate) mod body;
 pub(crate) mod capacity;
-#[expect(dead_code, reason = "endpoints do not report to it yet")]
+pub(crate) mod checks;
 pub(crate) mod condition;
 mod connect;
 pub(crate) mod connect_error;
@@ -15,6 +15,8 @@ pub(crate) mod endpoints;
 pub(crate) mod failure;
 pub(crate) mod h1;
 mod http2;
+mod name_cache;
+mod obtain;
 pub(crate) mod origin;
 pub(crate) mod pool;
 mod race;
@@ -22,35 +24,30 @@ pub(crate) mod request_head;
 pub(crate) mod resolve;
 pub(crate) mod retry_budget;
 pub(crate) mod shared;
+pub(crate) mod summary;
+mod supervision;
 #[cfg(test)]
 mod testing;
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use futures_util::future::BoxFuture;
-use http::uri::Scheme;
-use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
 use self::capacity::{Capacity, Place};
-use self::connect::NewHttp1;
-use self::connect_error::ConnectError;
-use self::connection::{Connection, Http1Lease, IdleConnection, UnsentRequest};
-use self::endpoints::EndpointState;
+use self::connection::{Connection, Http1Lease, IdleConnection};
+use self::endpoints::{Choice, Draws, Tried, View, Visit, WorkerEndpoint, only};
 use self::h1::Http1Connection;
-use self::http2::{Dialed, ExchangeLimits, Http2Connection, Http2Connections};
+use self::http2::Http2Connections;
 use self::pool::{Idle, Pool};
-use self::resolve::{NameCache, Resolve};
+use self::resolve::Resolve;
 use self::shared::SharedUpstream;
 use crate::proxy::io::Io;
 use crate::proxy::settings::{self, Protocol};
 use crate::proxy::stage::Stage;
 use crate::telemetry::metrics::UpstreamMetrics;
-
-/// The endpoints of one upstream to which one execution has sent attempts, the latest last.
-pub(crate) type TriedEndpoints = SmallVec<[usize; 4]>;
 
 /// One upstream of one worker.
 #[derive(Debug)]
@@ -61,19 +58,22 @@ pub(crate) struct Upstream {
     pub(crate) settings: Arc<settings::Upstream>,
     /// Its gauges.
     pub(crate) metrics: Arc<UpstreamMetrics>,
+    /// Its endpoint, if it has one that never changes.
+    only: Option<Arc<WorkerEndpoint>>,
     /// Its endpoints.
-    listed: Arc<Vec<Arc<EndpointState>>>,
+    view: Arc<Mutex<View>>,
+    draws: Draws,
     /// How many requests may be at the upstream.
     capacity: Arc<Capacity>,
     pool: Mutex<Pool<IdleConnection>>,
     /// The HTTP/2 connections.
     shared: Mutex<Http2Connections>,
-    /// The addresses of its endpoints.
-    names: NameCache,
+    /// Finds the addresses of its endpoints.
+    resolver: Arc<dyn Resolve>,
     /// In a rehearsal, replaces the upstream.
     stage: Option<Arc<Stage>>,
-    /// A counter that selects the next endpoint.
-    turn: AtomicUsize,
+    /// The version of the endpoints for which the connections were last looked through.
+    followed: AtomicU64,
     /// Whether a task is running that closes old idle connections.
     swept: AtomicBool,
 }
@@ -93,134 +93,88 @@ impl Upstream {
     ) -> Self {
         let settings = Arc::clone(&common.settings);
         let pool = Pool::new(settings.keep_alive, settings.max_idle);
-        let names = NameCache::new(resolver, settings.endpoints.len());
+        // A rehearsal draws the same each time.
+        let seed = if stage.is_some() { 0 } else { rand::random() };
+        let view = Arc::new(Mutex::new(View::new()));
+        common.endpoints.shown_by(&view);
         Self {
             settings,
             metrics: Arc::clone(&common.metrics),
+            only: only(&common.endpoints),
+            view,
+            draws: Draws::seeded(seed),
             capacity: Capacity::new(Arc::clone(&common.places)),
-            listed: common.endpoints.present(),
-            common,
             pool: Mutex::new(pool),
             shared: Mutex::default(),
-            names,
+            resolver,
             stage,
-            turn: AtomicUsize::new(0),
+            followed: AtomicU64::new(common.endpoints.version()),
             swept: AtomicBool::new(false),
+            common,
         }
     }
 
-    /// The next endpoint in turn of those that an execution has not `tried`. If it has tried all, the one that it tried
-    /// longest ago.
-    pub(crate) fn pick(&self, tried: &mut TriedEndpoints) -> usize {
-        let count = self.listed.len();
-        if count < 2 {
-            return 0;
+    /// Its endpoint, if it has one that never changes.
+    pub(crate) const fn only(&self) -> Option<&Arc<WorkerEndpoint>> {
+        self.only.as_ref()
+    }
+
+    /// The endpoint for the next attempt of an execution that has `tried` some. `key` is for `hash`. There is one if the
+    /// upstream has any.
+    pub(crate) fn pick(&self, tried: &Tried, key: Option<&str>) -> Option<Arc<WorkerEndpoint>> {
+        let Self { settings, draws, common, .. } = self;
+        let choice = Choice { balance: &settings.balance, tried, key, draws, now: Instant::now() };
+        self.with_view(|view| view.choose(&common.endpoints, choice))
+    }
+
+    /// The endpoint at `address`, of the same entry of the configuration as `endpoint`; or else that one.
+    fn at(&self, endpoint: &Arc<WorkerEndpoint>, address: SocketAddr) -> Arc<WorkerEndpoint> {
+        if endpoint.address == Some(address) {
+            return Arc::clone(endpoint);
         }
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let mut in_turn = (0..count).map(|step| turn.wrapping_add(step) % count);
-        let endpoint =
-            in_turn.find(|endpoint| !tried.contains(endpoint)).unwrap_or_else(|| tried.remove(0));
-        tried.push(endpoint);
-        endpoint
+        let found = self.with_view(|view| view.find(endpoint.place, address).map(Arc::clone));
+        found.unwrap_or_else(|| Arc::clone(endpoint))
     }
 
-    /// The name of an endpoint in messages.
-    pub(crate) fn authority(&self, endpoint: usize) -> &Arc<str> {
-        static NONE: std::sync::LazyLock<Arc<str>> = std::sync::LazyLock::new(|| "".into());
-        self.listed.get(endpoint).map_or(&NONE, |endpoint| endpoint.name())
-    }
-
-    /// The scheme of requests to `endpoint`.
-    pub(crate) fn scheme(&self, endpoint: usize) -> Scheme {
-        let endpoint = self.listed.get(endpoint);
-        let secure = endpoint.is_some_and(|endpoint| endpoint.at.tls.is_some());
-        if secure { Scheme::HTTPS } else { Scheme::HTTP }
+    fn with_view<T>(&self, look: impl FnOnce(&View) -> T) -> T {
+        let mut view = lock(&self.view);
+        view.refresh(&self.common.endpoints);
+        look(&view)
     }
 
     /// An idle connection to `endpoint` that can take a request at once.
-    pub(crate) fn at_hand(self: &Arc<Self>, endpoint: usize, now: Instant) -> Option<Connection> {
+    pub(crate) fn at_hand(
+        self: &Arc<Self>,
+        endpoint: &Arc<WorkerEndpoint>,
+        now: Instant,
+    ) -> Option<Connection> {
         // In a rehearsal the script decides first, in `connection`.
-        if self.stage.is_some() || self.settings.protocol == Protocol::Http2 {
+        if self.stage.is_some()
+            || self.settings.protocol == Protocol::Http2
+            || endpoint.condition().is_drained()
+        {
             return None;
         }
-        self.idle(endpoint, self.capacity.at_once()?, now).ok()
+        let held = (self.capacity.at_once()?, Visit::new(Arc::clone(endpoint)));
+        self.idle(held, now).ok()
     }
 
-    /// A connection to `endpoint` for one request: an idle one, or else a new one.
-    pub(crate) async fn connection(
-        self: &Arc<Self>,
-        endpoint: usize,
-    ) -> Result<Connection, ConnectError> {
-        if let Some(stage) = &self.stage {
-            self.sweep();
-            if stage.refuses(&self.settings) {
-                // An upstream that refuses connections has closed the open ones.
-                self.disconnect();
-            }
-        }
-        if self.settings.protocol == Protocol::Http2 {
-            // Boxed, like a connect, so that the common case carries the size of neither.
-            return Box::pin(self.stream(endpoint)).await;
-        }
-        let place = self.capacity.place(&self.metrics).await?;
-        match self.idle(endpoint, place, Instant::now()) {
-            Ok(connection) => Ok(connection),
-            Err(place) => self.connect(endpoint, place).await.map(Connection::Http1),
-        }
-    }
-
-    /// The same, but never an idle one.
-    pub(crate) async fn fresh(
-        self: &Arc<Self>,
-        endpoint: usize,
-    ) -> Result<Connection, ConnectError> {
-        match self.settings.protocol {
-            Protocol::Http1 => {
-                let place = self.capacity.place(&self.metrics).await?;
-                self.connect(endpoint, place).await.map(Connection::Http1)
-            }
-            // A connection that is known to be dead is retired by now.
-            Protocol::Http2 => self.stream(endpoint).await,
-        }
-    }
-
-    /// The same for a request of which another connection sent nothing. Hands it over.
-    pub(crate) async fn resend(
-        self: &Arc<Self>,
-        endpoint: usize,
-        unsent: UnsentRequest,
-    ) -> Result<Connection, ConnectError> {
-        match unsent {
-            UnsentRequest::Http1(request) => {
-                let place = self.capacity.place(&self.metrics).await?;
-                let mut lease = self.connect(endpoint, place).await?;
-                lease.resend(*request);
-                Ok(Connection::Http1(lease))
-            }
-            UnsentRequest::Http2(request) => {
-                let mut shared = self.take_stream(endpoint).await?;
-                shared.send(*request);
-                Ok(Connection::Http2(Box::new(shared)))
-            }
-        }
-    }
-
-    /// An idle connection to `endpoint`, or else the `place` for a new one.
+    /// An idle connection to the endpoint that is visited, or else what was `held`, for a new one.
     fn idle(
         self: &Arc<Self>,
-        endpoint: usize,
-        place: Place,
+        held: (Place, Visit),
         now: Instant,
-    ) -> Result<Connection, Place> {
-        let (found, dropped) = self.lock().take(now, |parked| parked.endpoint == endpoint);
+    ) -> Result<Connection, (Place, Visit)> {
+        let id = held.1.endpoint().id;
+        let (found, dropped) = self.lock().take(now, |parked| parked.endpoint.id == id);
         for _ in 0..dropped {
             self.metrics.closed_idle();
         }
         let Some(parked) = found else {
-            return Err(place);
+            return Err(held);
         };
         self.metrics.to_active();
-        Ok(Connection::Http1(Http1Lease::new(Arc::clone(self), place, parked, true)))
+        Ok(Connection::Http1(Http1Lease::new(Arc::clone(self), held, parked, true)))
     }
 
     /// Keeps `io`, which somebody else opened, as an idle connection to the first endpoint.
@@ -228,79 +182,49 @@ impl Upstream {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + Sync + 'static,
     {
+        let first = self.only.clone().or_else(|| self.pick(&Tried::default(), None));
+        let Some(endpoint) = first else { return };
         self.metrics.opened();
         let conn = Http1Connection::new(Io::Other(Box::new(io)), self.settings.heads);
-        self.park(IdleConnection { conn, endpoint: 0, peer: None, line: None });
-    }
-
-    /// A new connection to `endpoint`.
-    async fn connect(
-        self: &Arc<Self>,
-        endpoint: usize,
-        place: Place,
-    ) -> Result<Http1Lease, ConnectError> {
-        // Boxed: most requests find an idle connection and should not carry its size.
-        let NewHttp1 { conn, peer, line } = Box::pin(connect::open(self, endpoint)).await?;
-        self.metrics.opened();
-        let opened = IdleConnection { conn, endpoint, peer, line };
-        Ok(Http1Lease::new(Arc::clone(self), place, opened, false))
-    }
-
-    /// A stream on a connection to `endpoint`.
-    async fn stream(self: &Arc<Self>, endpoint: usize) -> Result<Connection, ConnectError> {
-        self.take_stream(endpoint).await.map(Box::new).map(Connection::Http2)
-    }
-
-    async fn take_stream(
-        self: &Arc<Self>,
-        endpoint: usize,
-    ) -> Result<connection::Http2Stream, ConnectError> {
-        let place = self.capacity.place(&self.metrics).await?;
-        loop {
-            if let Some(slot) = self.shared().place(endpoint) {
-                return Ok(connection::Http2Stream::new(slot.holding(place), true));
-            }
-            let dial =
-                || -> BoxFuture<'static, Dialed> { Box::pin(Arc::clone(self).dial(endpoint)) };
-            let dialing = self.shared().dial(endpoint, dial);
-            if let Some(slot) = dialing.await?.take() {
-                return Ok(connection::Http2Stream::new(slot.holding(place), false));
-            }
-        }
-    }
-
-    async fn dial(self: Arc<Self>, endpoint: usize) -> Dialed {
-        let opened = connect::open_shared(&self, endpoint).await?;
-        let origin = http2::Origin {
-            upstream: Arc::clone(&self.settings.name),
-            scheme: self.scheme(endpoint),
-            authority: Arc::clone(self.authority(endpoint)),
-        };
-        let settings::Upstream { heads, idle_timeout: idle, .. } = *self.settings;
-        let limits = ExchangeLimits { heads, idle };
-        let metrics = Arc::clone(&self.metrics);
-        let shared = Arc::new(Http2Connection::new(opened, endpoint, origin, limits, metrics));
-        self.shared().add(Arc::clone(&shared));
-        self.keep_swept();
-        Ok(shared)
-    }
-
-    fn endpoint(&self, endpoint: usize) -> Result<&settings::Endpoint, ConnectError> {
-        let endpoint = self.listed.get(endpoint).ok_or_else(ConnectError::no_endpoint)?;
-        Ok(&endpoint.at)
+        self.park(IdleConnection { conn, endpoint, peer: None, line: None });
     }
 
     fn park(self: &Arc<Self>, parked: IdleConnection) {
-        if !self.names.lead(parked.endpoint, parked.peer) {
-            self.metrics.closed_active();
-            return;
-        }
-        if self.lock().put(Instant::now(), parked).is_err() {
+        if !self.leads(&parked.endpoint, parked.peer)
+            || self.lock().put(Instant::now(), parked).is_err()
+        {
             self.metrics.closed_active();
             return;
         }
         self.metrics.to_idle();
         self.keep_swept();
+    }
+
+    /// Whether a connection to `peer`, opened for `endpoint`, still leads there. True if the peer is not known.
+    fn leads(&self, endpoint: &WorkerEndpoint, peer: Option<IpAddr>) -> bool {
+        if endpoint.is_gone() {
+            return false;
+        }
+        let own = |peer| endpoint.address.is_some_and(|address| address.ip() == peer);
+        peer.is_none_or(|peer| own(peer) || self.common.names.has(endpoint.place, peer))
+    }
+
+    /// Closes the idle connections to addresses that names no longer have, and puts no further requests on the others.
+    fn follow(&self) {
+        let version = self.common.endpoints.version();
+        if self.followed.swap(version, Ordering::Relaxed) == version {
+            return;
+        }
+        let idle = self.lock().retain(|parked| self.leads(&parked.endpoint, parked.peer));
+        for _ in 0..idle {
+            self.metrics.closed_idle();
+        }
+        let shared = self.shared().retain(|shared| self.leads(&shared.endpoint, shared.peer));
+        let closed = idle.saturating_add(shared);
+        if closed > 0 {
+            let upstream = &self.settings.name;
+            tracing::info!(%upstream, closed, "A name has other addresses than before.");
+        }
     }
 
     /// Makes sure that a task closes old idle connections. In a rehearsal they are closed when the next connection is
@@ -321,17 +245,18 @@ impl Upstream {
     }
 
     fn shared(&self) -> MutexGuard<'_, Http2Connections> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pool<IdleConnection>> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.pool)
     }
 
     /// Closes idle connections that are old or that the other side has closed, and checks whether the others
     /// still lead to the right addresses. Returns when to do so again; `None` if there are none left.
     fn sweep(self: &Arc<Self>) -> Option<Instant> {
         let now = Instant::now();
+        self.follow();
         let (closed, next) = self.lock().sweep(now);
         for _ in 0..closed {
             self.metrics.closed_idle();
@@ -362,4 +287,8 @@ impl Drop for Upstream {
             self.metrics.closed_idle();
         }
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,10 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use tokio::time::Instant;
+
 use super::capacity::Places;
+use super::connect_error::ConnectError;
 use super::endpoints::Endpoints;
+use super::name_cache::NameCache;
 use super::retry_budget::RetryBudget;
+use super::supervision::Supervision;
 use crate::proxy::settings;
+use crate::telemetry::limiter::LogLimiter;
 use crate::telemetry::metrics::{Metrics, UpstreamMetrics};
 
 /// One upstream, as all workers see it.
@@ -22,6 +28,12 @@ pub(crate) struct SharedUpstream {
     pub(crate) endpoints: Endpoints,
     /// What is left of its retries, if they have a budget.
     pub(crate) retry_budget: Option<Arc<RetryBudget>>,
+    /// The addresses of their names.
+    pub(super) names: NameCache,
+    /// Who looks after its endpoints, if anybody does.
+    pub(super) supervision: Supervision,
+    /// Limits how many failed lookups are logged.
+    lookups: LogLimiter,
 }
 
 /// The upstreams of a process. A load whose settings of an upstream equal those of a load that is still in use gets the
@@ -37,9 +49,24 @@ impl SharedUpstream {
         Self {
             metrics: metrics.upstream(&settings.name),
             places: Places::new(settings.max_requests, settings.max_wait),
-            endpoints: Endpoints::new(&settings),
             retry_budget: settings.retry_budget.map(RetryBudget::new).map(Arc::new),
+            endpoints: Endpoints::new(&settings, metrics),
+            names: NameCache::new(settings.endpoints.len()),
+            supervision: Supervision::default(),
+            lookups: LogLimiter::new(
+                "A name was not found; its last addresses are used.",
+                Some(Arc::clone(&settings.name)),
+            ),
             settings: Arc::new(settings),
+        }
+    }
+
+    /// A lookup of `host` has failed, and its last addresses are used.
+    pub(super) fn kept(&self, host: &str, error: &ConnectError) {
+        self.metrics.lookup_failed();
+        if let Some(untold) = self.lookups.admits(Instant::now()) {
+            let upstream = &self.settings.name;
+            tracing::warn!(%upstream, host, %error, untold, "A name was not found; its last addresses are used.");
         }
     }
 }

@@ -14,6 +14,8 @@ pub(super) enum Label {
     Route,
     Upstream,
     Listener,
+    Endpoint,
+    Store,
 }
 
 /// The names in use.
@@ -42,13 +44,16 @@ pub(super) struct NameGuard {
 }
 
 impl Label {
-    const ALL: [Self; 3] = [Self::Route, Self::Upstream, Self::Listener];
+    const ALL: [Self; 5] =
+        [Self::Route, Self::Upstream, Self::Listener, Self::Endpoint, Self::Store];
 
     const fn as_str(self) -> &'static str {
         match self {
             Self::Route => "route",
             Self::Upstream => "upstream",
             Self::Listener => "listener",
+            Self::Endpoint => "endpoint",
+            Self::Store => "store",
         }
     }
 }

@@ -65,8 +65,6 @@ pub struct RouteMetrics {
 struct AttemptMetrics {
     duration: Histogram,
     success: IntCounter,
-    /// Shared by all routes. By the endpoint, then by success and failure.
-    endpoints: Series<Arc<str>, [IntCounter; 2]>,
     /// By the code's index in [`RouteMetrics::codes`]; the last one is [`OTHER`].
     codes: Box<[OnceLock<IntCounter>]>,
 }
@@ -124,20 +122,13 @@ impl RouteMetrics {
         self.statuses.find_or(|key| *key == status, make).inc();
     }
 
-    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`, `mwl_endpoint_attempts_total`. `code` is `None` for a success.
-    /// `upstream` and its `endpoint` are from the configuration.
-    pub fn attempt(&self, (upstream, endpoint): (&str, &str), code: Option<&str>, took: Duration) {
+    /// `mwl_attempts_total`, `mwl_attempt_duration_seconds`. `code` is `None` for a success. `upstream` is from the
+    /// configuration.
+    pub fn attempt(&self, upstream: &str, code: Option<&str>, took: Duration) {
         let families = &self.metrics.families;
         let make = || (Arc::from(upstream), self.attempts_at(upstream));
         let at = self.attempts.find_or(|key| &**key == upstream, make);
         at.duration.observe(took.as_secs_f64());
-        let make = || {
-            let of = |outcome| counter(&families.endpoint_attempts, &[upstream, endpoint, outcome]);
-            (Arc::from(endpoint), [of(SUCCESS), of("failure")])
-        };
-        let [success, failure] = at.endpoints.find_or(|key| &**key == endpoint, make);
-        let counted = if code.is_none() { success } else { failure };
-        counted.inc();
         let Some(code) = code else {
             return at.success.inc();
         };
@@ -281,7 +272,6 @@ impl RouteMetrics {
         AttemptMetrics {
             duration: histogram(&families.attempt_duration, &[&self.name, upstream]),
             success: counter(&families.attempts, &[&self.name, upstream, SUCCESS]),
-            endpoints: Series::default(),
             codes: (0..=self.codes.len()).map(|_| OnceLock::new()).collect(),
         }
     }

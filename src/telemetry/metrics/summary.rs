@@ -162,9 +162,9 @@ mod tests {
             route.request_done(status, Duration::from_millis(millis));
         }
         route.request_started();
-        route.attempt(("u", "e:80"), None, Duration::ZERO);
-        route.attempt(("v", "e:80"), None, Duration::ZERO);
-        route.attempt(("v", "e:80"), Some("A"), Duration::ZERO);
+        route.attempt("u", None, Duration::ZERO);
+        route.attempt("v", None, Duration::ZERO);
+        route.attempt("v", Some("A"), Duration::ZERO);
         route.retry("A", DelaySource::Override);
         route.retry("A", DelaySource::Schedule);
         route.exhausted("flow/0", 0);

@@ -54,7 +54,7 @@ fn codes_that_nothing_names_count_as_other() {
     let route = metrics.route("pay", &["B", "A", "A"]);
     let took = Duration::from_millis(1);
     for code in [Some("A"), Some("Z"), Some("Y"), None, Some("B"), Some("A")] {
-        route.attempt(("billing", "e:80"), code, took);
+        route.attempt("billing", code, took);
     }
     route.retry("A", DelaySource::Schedule);
     route.retry("A", DelaySource::Override);
@@ -77,9 +77,9 @@ fn codes_that_nothing_names_count_as_other() {
 fn a_reload_continues_the_counters() {
     let metrics = Metrics::new();
     let _upstream = metrics.upstream("up");
-    metrics.route("pay", &["A"]).attempt(("up", "e:80"), Some("A"), Duration::ZERO);
+    metrics.route("pay", &["A"]).attempt("up", Some("A"), Duration::ZERO);
     let again = metrics.route("pay", &["0", "A"]);
-    again.attempt(("up", "e:80"), Some("A"), Duration::ZERO);
+    again.attempt("up", Some("A"), Duration::ZERO);
     again.exhausted("pay/0", 1);
     again.suppressed("draining");
     again.timeout("pay/1");
@@ -104,6 +104,24 @@ fn a_reload_continues_the_counters() {
     "#);
 }
 
+/// An address that its name no longer has.
+#[test]
+fn series_of_an_endpoint_end_with_it() {
+    let metrics = Metrics::new();
+    let _upstream = metrics.upstream("u");
+    let (stays, leaves) =
+        (metrics.endpoint("u", "10.0.0.1:80"), metrics.endpoint("u", "10.0.0.2:80"));
+    stays.attempt(true);
+    leaves.attempt(false);
+    drop(leaves);
+    // They are shown once more.
+    assert_eq!(samples(&metrics, "mwl_endpoint_attempts_total").lines().count(), 4);
+    insta::assert_snapshot!(samples(&metrics, "mwl_endpoint_attempts_total"), @r#"
+    mwl_endpoint_attempts_total{endpoint="10.0.0.1:80",outcome="failure",upstream="u"} 0
+    mwl_endpoint_attempts_total{endpoint="10.0.0.1:80",outcome="success",upstream="u"} 1
+    "#);
+}
+
 /// All names that a reload removed, on whatever label, and those alone.
 #[test]
 fn series_end_with_their_names() {
@@ -113,7 +131,7 @@ fn series_end_with_their_names() {
         let listener = metrics.handshakes(name, &["closed"]);
         route.request_started();
         route.request_done(503, Duration::ZERO);
-        route.attempt((name, "e:80"), Some("A"), Duration::ZERO);
+        route.attempt(name, Some("A"), Duration::ZERO);
         route.retry("A", DelaySource::Schedule);
         route.exhausted("pay/0", 0);
         route.suppressed("draining");
@@ -240,7 +258,7 @@ fn connections_move_between_states() {
 fn names_pass_the_linter() {
     let metrics = Metrics::new();
     metrics.route("r", &["A"]).request_done(200, Duration::ZERO);
-    metrics.route("r", &["A"]).attempt(("u", "e:80"), Some("A"), Duration::ZERO);
+    metrics.route("r", &["A"]).attempt("u", Some("A"), Duration::ZERO);
     metrics.upstream("u").opened();
     metrics.config_loaded("h", 0.0);
     metrics.spans();

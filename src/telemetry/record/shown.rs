@@ -11,6 +11,7 @@ use super::{Attempt, Call, CaughtFailure, Cause, Execution, short};
 struct RecordJson<'a> {
     time: String,
     execution: &'a str,
+    request: String,
     route: Option<&'a str>,
     client: &'a str,
     method: &'a str,
@@ -85,6 +86,7 @@ impl Execution {
         RecordJson {
             time: request.at.to_string(),
             execution: &request.id,
+            request: request.request.to_string(),
             route: request.route.as_deref(),
             client: &request.client,
             method: short(&request.method),

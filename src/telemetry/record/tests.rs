@@ -6,6 +6,7 @@ use crate::language::provider::DelaySource;
 pub(in crate::telemetry) fn request(id: &str) -> Request {
     Request {
         id: id.into(),
+        request: RequestId([0, 0, 0, 0, 0, 0, 0, 7]),
         route: Some("pay".into()),
         client: "10.0.0.9".into(),
         method: "POST".into(),
@@ -76,7 +77,7 @@ async fn a_record_tells_the_attempts_and_the_waits() {
     let record = finish(&recorder);
     assert!(record.retried() && !record.failed());
     record.line(&mut line);
-    insta::assert_snapshot!(String::from_utf8(line).unwrap(), @r#"{"time":"2023-11-14T22:13:20.25Z","execution":"r-1","route":"pay","client":"10.0.0.9","method":"POST","path":"/pay","status":200,"result":"success","code":null,"duration":1.54,"bytesIn":5,"bytesOut":12,"attempts":[{"step":"pay","attempt":1,"upstream":"billing","endpoint":"127.0.0.1:3000","status":503,"code":"Provider.Call.Http.Unavailable","began":0.0,"waited":null,"source":null,"took":0.02},{"step":"pay","attempt":2,"upstream":"billing","endpoint":"127.0.0.1:3000","status":200,"code":null,"began":1.52,"waited":1.5,"source":"override","took":0.02}]}"#);
+    insta::assert_snapshot!(String::from_utf8(line).unwrap(), @r#"{"time":"2023-11-14T22:13:20.25Z","execution":"r-1","request":"0000000000000007","route":"pay","client":"10.0.0.9","method":"POST","path":"/pay","status":200,"result":"success","code":null,"duration":1.54,"bytesIn":5,"bytesOut":12,"attempts":[{"step":"pay","attempt":1,"upstream":"billing","endpoint":"127.0.0.1:3000","status":503,"code":"Provider.Call.Http.Unavailable","began":0.0,"waited":null,"source":null,"took":0.02},{"step":"pay","attempt":2,"upstream":"billing","endpoint":"127.0.0.1:3000","status":200,"code":null,"began":1.52,"waited":1.5,"source":"override","took":0.02}]}"#);
 }
 
 #[tokio::test(start_paused = true)]

@@ -26,9 +26,13 @@ const BATCH: usize = 512;
 const GATHER: Duration = Duration::from_secs(1);
 
 /// How long after a post that did not reach the collector the next one is made: at first, and at most. Each time it is
-/// twice as long. Of each wait, a random part of up to a half is left out.
+/// twice as long. Of each wait, a random part of up to a half is left out. The longest is short, because the queue may be full
+/// within seconds, and a collector that is back takes it at once.
 const FIRST_AGAIN: Duration = Duration::from_millis(500);
-const LAST_AGAIN: Duration = Duration::from_secs(30);
+const LAST_AGAIN: Duration = Duration::from_secs(5);
+
+/// The longest wait that a collector may ask for.
+const LONGEST_ASKED: Duration = Duration::from_secs(30);
 
 /// Who is answered once everything before it was posted, or is lost. `None`: nobody hands anything over any more.
 type Flush = Option<SyncSender<()>>;
@@ -111,7 +115,7 @@ impl<C: Collector> ExportTask<C> {
             tokio::select! {
                 biased;
                 flush = flushes.recv() => return Some(flush),
-                () = sleep(wanted.max(least.min(LAST_AGAIN))) => {}
+                () = sleep(wanted.max(least.min(LONGEST_ASKED))) => {}
             }
             wait = wait.saturating_mul(2).min(LAST_AGAIN);
         }
@@ -283,7 +287,7 @@ mod tests {
         sleep(Duration::from_mins(10)).await;
         assert_eq!(counted(&counters), [2049, 5, 0]);
         let (gaps, spans) = collector.asked();
-        for (gap, wait) in gaps.iter().zip([0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 30.0, 30.0]) {
+        for (gap, wait) in gaps.iter().zip([0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0, 5.0, 5.0]) {
             assert!((wait / 2.0..wait + 0.002).contains(gap), "{gap} of {wait}");
         }
         assert_eq!(spans[..10], [1; 10]);

@@ -10,15 +10,16 @@ use crate::support::origin::{Origin, Port, Turn, answer};
 use crate::support::program::{Directory, Proxy, configuration, run};
 
 /// A response of the upstream, as `--respond` writes it and as the scripted origin plays it.
-type Reply = (&'static str, fn() -> Turn);
+pub(super) type Reply = (&'static str, fn() -> Turn);
 
-const THROTTLED: Reply = ("429,retry-after=0", || answer(429, &[("Retry-After", "0")], ""));
-const DOWN: Reply = ("503,x-a=b", || answer(503, &[("x-a", "b")], ""));
-const BAD: Reply = ("502", || answer(502, &[], ""));
-const DECLINED: Reply = ("402,body=no", || answer(402, &[], "no"));
-const MISSING: Reply = ("404", || answer(404, &[], ""));
-const RESET: Reply = ("reset", || Turn::Reset(usize::MAX - 1));
-const FINE: Reply = ("200,body=fine", || answer(200, &[], "fine"));
+pub(super) const THROTTLED: Reply =
+    ("429,retry-after=0", || answer(429, &[("Retry-After", "0")], ""));
+pub(super) const DOWN: Reply = ("503,x-a=b", || answer(503, &[("x-a", "b")], ""));
+pub(super) const BAD: Reply = ("502", || answer(502, &[], ""));
+pub(super) const DECLINED: Reply = ("402,body=no", || answer(402, &[], "no"));
+pub(super) const MISSING: Reply = ("404", || answer(404, &[], ""));
+pub(super) const RESET: Reply = ("reset", || Turn::Reset(usize::MAX - 1));
+pub(super) const FINE: Reply = ("200,body=fine", || answer(200, &[], "fine"));
 
 const ROUTES: &str = r#"
   - name: patient

@@ -16,6 +16,10 @@ mod clock;
 mod commands;
 /// Every scenario through `flow run`.
 mod corpus;
+/// The proxy at a laptop.
+mod dev;
+/// Endpoints that an operator drains.
+mod drained;
 /// Stopping with tunnels and HTTP/2.
 mod draining;
 /// `explain`.
@@ -30,12 +34,18 @@ mod hidden;
 mod leaving;
 /// Start, administration, stop.
 mod lifecycle;
+/// Completions and manual pages.
+mod manual;
 /// What an operator reads about each request.
 mod operators;
+/// Every command of the README and of docs/.
+mod pages;
 /// `mwl-proxy` without a file.
 mod quickstart;
 /// The retry-composition recipe.
 mod recipe;
+/// `explain` and the running proxy, on each file in config/.
+mod rehearsed;
 /// A new configuration, without losing a request.
 mod reload;
 /// A restart without an outage.

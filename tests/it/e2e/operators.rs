@@ -60,7 +60,7 @@ fn the_access_log_has_a_record_of_each_request_and_its_attempts() {
             attempt.as_object_mut().unwrap().remove(measured);
         }
     }
-    for measured in ["duration", "time"] {
+    for measured in ["duration", "time", "request"] {
         found.as_object_mut().unwrap().remove(measured);
     }
     let endpoint = origin.address.to_string();
@@ -107,6 +107,21 @@ fn failures_and_refusals_are_written_where_only_they_are_wanted() {
             (json!("/elsewhere"), Value::Null, json!("Proxy.NoRoute")),
         ]
     );
+}
+
+#[test]
+fn requests_to_which_a_client_gave_one_id_are_told_apart() {
+    let origin = Origin::always(answer(500, &[], ""));
+    let proxy = Proxy::start(&configuration(&[("billing", origin.address)], RETRIED));
+    for path in ["/pay/one", "/pay/two"] {
+        assert_eq!(ask(proxy.address, with_id("GET", path, "same", "")).status, 500);
+    }
+    let both = get(proxy.admin, "/executions?execution=same").json();
+    let [two, one] = both["executions"].as_array().unwrap().as_slice() else { panic!("{both}") };
+    assert_ne!(one["request"], two["request"]);
+    let page = format!("/executions?request={}", one["request"].as_str().unwrap());
+    let found = get(proxy.admin, &page).json();
+    assert_eq!(found["executions"], json!([one]));
 }
 
 #[test]
@@ -164,7 +179,7 @@ fn the_last_executions_show_their_attempts_and_failures() {
     let kept = successes["executions"].as_array().unwrap().len();
     assert!((32..=128).contains(&kept), "{kept}");
     let none = get(proxy.admin, "/executions?route=other").json();
-    assert_eq!(none, json!({ "kept": 128, "executions": [] }));
+    assert_eq!(none, json!({ "kept": 128, "switches": [], "executions": [] }));
 }
 
 /// Neither a success nor a client that left, in the record and in both its readers, and on `/tap`.
@@ -247,4 +262,58 @@ fn the_line_of_a_reload_says_what_is_different() {
     });
     let told = ["routes", "upstreams"].map(|name| said[name].clone());
     assert_eq!(json!(told), json!(["changed: pay; new: other", "changed: billing"]));
+}
+
+/// A proxy whose upstream always answers 503.
+fn failing() -> (Proxy, Origin) {
+    let origin = Origin::always(answer(503, &[], "no"));
+    (Proxy::before(&[("billing", origin.address)], RETRIED), origin)
+}
+
+/// How many attempts one more request takes.
+fn attempts(proxy: &Proxy, origin: &Origin) -> usize {
+    let before = origin.count();
+    assert_eq!(get(proxy.address, "/pay").status, 503);
+    origin.count() - before
+}
+
+#[test]
+fn an_operator_switches_the_retries_of_a_route_off() {
+    let (proxy, origin) = failing();
+    assert_eq!(attempts(&proxy, &origin), 2);
+    let switched = post(proxy.admin, "/routes/pay/retries?state=off&for=PT1H", "");
+    assert_eq!(switched.status, 200, "{}", switched.text());
+    assert_eq!(switched.json(), json!({ "route": "pay", "retries": "off", "secondsLeft": 3600.0 }));
+    assert_eq!(attempts(&proxy, &origin), 1);
+    assert_eq!(post(proxy.admin, "/reload", "").status, 200);
+    assert_eq!(attempts(&proxy, &origin), 1);
+    assert_eq!(post(proxy.admin, "/routes/pay/retries?state=on", "").status, 200);
+    assert_eq!(attempts(&proxy, &origin), 2);
+    // One that ends by itself says so.
+    assert_eq!(post(proxy.admin, "/routes/pay/retries?state=off&for=PT0.01S", "").status, 200);
+    proxy.program().line("its end", |line| line.contains("ended by itself").then_some(()));
+    assert_eq!(attempts(&proxy, &origin), 2);
+    assert_eq!(post(proxy.admin, "/routes/none/retries?state=off", "").status, 404);
+}
+
+#[test]
+fn everybody_sees_what_an_operator_has_switched() {
+    let (proxy, origin) = failing();
+    assert_eq!(post(proxy.admin, "/routes/pay/retries?state=off", "").status, 200);
+    assert_eq!(attempts(&proxy, &origin), 1);
+    let routes = get(proxy.admin, "/routes").json();
+    assert_eq!(routes[0]["retriesOff"]["kind"], "retries", "{routes}");
+    assert!(routes[0]["retriesOff"]["secondsLeft"].as_u64().unwrap() > 500, "{routes}");
+    for page in ["/config", "/executions"] {
+        let shown = get(proxy.admin, page).json();
+        assert_eq!(shown["switches"][0]["what"], "pay", "{shown}");
+    }
+    let touched = get(proxy.admin, "/executions?outcome=failure").json();
+    let message = touched["executions"][0]["failures"][0]["message"].as_str().unwrap();
+    assert_eq!(message, "pay: gave up after 1 run: no retry is allowed now (switchedOff)");
+    proxy.program().line("the switch", |line| line.contains("An operator has set").then_some(()));
+    let labels = [("kind", "retries"), ("what", "pay")];
+    assert_eq!(proxy.metric("mwl_operator_switches", &labels), 1);
+    assert_eq!(post(proxy.admin, "/routes/pay/retries?state=on", "").status, 200);
+    assert_eq!(get(proxy.admin, "/config").json()["switches"], json!([]));
 }

@@ -8,6 +8,8 @@ mod buffered;
 mod clients;
 /// Clients that leave.
 mod departures;
+/// Endpoints of which one always fails.
+mod endpoints;
 /// tonic, both ends.
 mod grpc;
 /// Idle connections.

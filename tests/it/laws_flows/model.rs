@@ -106,14 +106,18 @@ impl Model {
             && at < done
         {
             self.now = self.now.max(at);
-            if owner == OUTSIDE && self.bounds.contains(&at) {
-                // A dispatch's own bound fires at the instant at which its `Gather` is interrupted.
-                self.checked.push(at);
-            }
+            self.meets(at, owner);
             return Err(self.unwind(owner, false, vec![]));
         }
         self.now = done;
         Ok(())
+    }
+
+    /// Notes if a dispatch's own bound fires at the instant at which its `Gather` is interrupted.
+    fn meets(&mut self, at: u64, owner: usize) {
+        if owner == OUTSIDE && self.bounds.contains(&at) {
+            self.checked.push(at);
+        }
     }
 
     /// The wait before a re-run. Even a wait of nothing lets an interruption in.

@@ -36,10 +36,11 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("io", &["tls"]),
     ("grpc", &[]),
     ("code", &["grpc"]),
-    ("middleware", &["code"]),
+    ("meaning", &["code", "grpc"]),
     ("h1", &["io", "settings"]),
     ("h2", &["h1", "io", "settings"]),
     ("watch", &["io", "settings"]),
+    ("store", &["io", "settings"]),
     ("memory", &[]),
     ("message", &["code", "h1", "memory", "settings"]),
     ("stage", &["io", "settings"]),
@@ -69,17 +70,13 @@ const ROOMS_OF_PROXY: &[Room] = &[
     (
         "answer",
         &[
-            "body",
-            "code",
-            "grpc",
-            "io",
-            "message",
-            "middleware",
-            "request",
-            "settings",
-            "upstream",
+            "body", "code", "grpc", "io", "meaning", "message", "request", "settings", "upstream",
             "watch",
         ],
+    ),
+    (
+        "middleware",
+        &["answer", "body", "code", "grpc", "meaning", "memory", "request", "settings", "store"],
     ),
     (
         "provider",
@@ -90,7 +87,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ),
     (
         "run",
-        &["answer", "body", "boxed", "code", "io", "message", "request", "site", "stage", "watch"],
+        &[
+            "answer", "body", "boxed", "code", "io", "message", "request", "site", "stage",
+            "upstream", "watch",
+        ],
     ),
     (
         "client",
@@ -123,13 +123,27 @@ const ROOMS_OF_PROXY: &[Room] = &[
             "settings",
             "site",
             "stage",
+            "store",
             "tls",
             "upstream",
         ],
     ),
-    ("server", &["client", "settings", "site", "watch"]),
+    ("server", &["client", "settings", "site", "upstream", "watch"]),
     ("rehearsal", &["client", "io", "message", "request", "site", "stage", "tls"]),
-    ("testing", &["answer", "client", "io", "message", "request", "settings", "site", "watch"]),
+    (
+        "testing",
+        &[
+            "answer",
+            "client",
+            "io",
+            "message",
+            "proxy_header",
+            "request",
+            "settings",
+            "site",
+            "watch",
+        ],
+    ),
 ];
 
 /// Crates that only these rooms may name.
@@ -137,6 +151,7 @@ const CRATES: &[(&str, &[&str])] = &[
     ("cel", &["src/language/expr/"]),
     ("jsonschema", &["src/language/schema"]),
     ("hyper", &["src/proxy/", "src/admin/", "src/quickstart/", "src/cli/", "src/app.rs"]),
+    ("redis", &["src/proxy/store/"]),
     ("rustls", &["src/proxy/tls/"]),
     ("tokio_rustls", &["src/proxy/tls/"]),
     ("rustls_native_certs", &["src/proxy/tls/"]),

@@ -83,8 +83,10 @@ async fn half_there(act: Act) -> (Upstream, Proxy) {
     let refusing = closed.local_addr().unwrap();
     drop(closed);
     let upstream = Upstream::play([act]).await;
-    let config = one_route(&upstream, RETRY)
-        .replace("endpoints: [", &format!("endpoints: ['http://{refusing}', "));
+    let config = one_route(&upstream, RETRY).replace(
+        "endpoints: [",
+        &format!("balance: roundRobin, endpoints: ['http://{refusing}', "),
+    );
     let proxy = Proxy::start(&config);
     (upstream, proxy)
 }

@@ -14,6 +14,8 @@ mod certificates;
 mod cleanups;
 /// The life of a connection.
 mod conversation;
+/// Which endpoint gets a request.
+mod endpoints;
 /// `Expect`.
 mod expecting;
 /// Faults that a stack injects.
@@ -36,7 +38,10 @@ mod h2_floods;
 mod h2_messages;
 /// Upstreams that speak HTTP/2.
 mod h2_upstreams;
+/// Endpoints that are out, and come back.
+mod health;
 /// Interim responses.
+mod idempotent;
 mod interim;
 /// Connections that begin with a PROXY header.
 mod introduced;
@@ -52,7 +57,10 @@ mod limits;
 mod names;
 /// Large bodies.
 mod pouring;
+/// Circuit breakers and limits of concurrency.
+mod protections;
 /// Retry and Timeout around real connections.
+mod rates;
 mod retrying;
 /// Flows without an end.
 mod rounds;
@@ -61,9 +69,10 @@ mod semantics;
 /// What routes change in messages.
 mod shaping;
 mod slow_clients;
+/// Targets: paths, queries, hosts.
+mod stores;
 /// Retries that operators have switched off.
 mod switches;
-/// Targets: paths, queries, hosts.
 mod targets;
 /// TLS from clients.
 mod tls_clients;

@@ -24,6 +24,8 @@ pub(crate) mod piped;
 pub(crate) mod program;
 /// The whole proxy, on loopback, in this process.
 pub(crate) mod proxy;
+/// A Redis server.
+pub(crate) mod redis;
 /// A call provider that plays a script.
 pub(crate) mod script;
 /// Entries of a stack.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::message::field;
 use super::names::Names;
 use mwl_proxy::config::{self, Origin};
+use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::proxy::{Runtime, Server, UpstreamRegistry};
 use mwl_proxy::telemetry::metrics::Metrics;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -21,10 +22,23 @@ pub(crate) struct Proxy {
     pub(crate) server: Server,
     /// Its metrics.
     pub(crate) metrics: Arc<Metrics>,
-    /// What it knows about upstreams over reloads.
-    upstreams: UpstreamRegistry,
+    /// What it knows over reloads.
+    kept: Kept,
     /// The address on which it listens.
     pub(crate) address: SocketAddr,
+}
+
+/// What a process keeps over reloads: of upstreams, and in the middlewares of its catalog.
+#[derive(Debug)]
+struct Kept {
+    upstreams: UpstreamRegistry,
+    catalog: Catalog,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { upstreams: UpstreamRegistry::default(), catalog: mwl_proxy::proxy::catalog(None) }
+    }
 }
 
 /// The files that a configuration names, by name.
@@ -32,21 +46,32 @@ pub(crate) type Files = BTreeMap<&'static str, String>;
 
 /// The runtime of the configuration `yaml`.
 pub(crate) fn runtime(yaml: &str, metrics: &Arc<Metrics>) -> Arc<Runtime> {
-    Arc::new(built(yaml, &Files::new(), metrics, &UpstreamRegistry::default()))
+    Arc::new(built(yaml, &Files::new(), metrics, &Kept::default()))
 }
 
-fn built(yaml: &str, files: &Files, metrics: &Arc<Metrics>, known: &UpstreamRegistry) -> Runtime {
+fn built(yaml: &str, files: &Files, metrics: &Arc<Metrics>, kept: &Kept) -> Runtime {
+    built_with(yaml, (files, &|_| None), metrics, kept)
+}
+
+/// A variable's value.
+type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+fn built_with(
+    yaml: &str,
+    (files, variable): (&Files, Variable<'_>),
+    metrics: &Arc<Metrics>,
+    kept: &Kept,
+) -> Runtime {
     let read = |path: &Path| {
         let found = path.to_str().and_then(|path| files.get(path));
         Ok(found.unwrap_or_else(|| panic!("the test reads {}", path.display())).clone())
     };
-    let origin = Origin { read: &read, variable: &|_| None, ..Origin::system() };
+    let origin = Origin { read: &read, variable, ..Origin::system() };
     let loaded = match config::parse(Path::new("proxy.yaml"), yaml, origin) {
         Ok(loaded) => loaded,
         Err(refused) => panic!("{}", refused.sources.render(&refused.diagnostics)),
     };
-    let catalog = mwl_proxy::proxy::catalog(None);
-    match Runtime::build(loaded.settings, &catalog, metrics, known) {
+    match Runtime::build(loaded.settings, &kept.catalog, metrics, &kept.upstreams) {
         Ok((runtime, _warnings)) => runtime,
         Err(found) => panic!("{}", loaded.sources.render(&found)),
     }
@@ -65,28 +90,35 @@ impl Proxy {
 
     /// The same, with `names` as the resolver.
     pub(crate) fn resolved(rest: &str, names: &Arc<Names>) -> Self {
-        let (metrics, known) = (Metrics::new(), UpstreamRegistry::default());
-        let runtime = built(&text("", rest), &Files::new(), &metrics, &known);
-        Self::serve(runtime.resolved_by(Arc::clone(names) as _), metrics, known)
+        let (metrics, kept) = (Metrics::new(), Kept::default());
+        let runtime = built(&text("", rest), &Files::new(), &metrics, &kept);
+        Self::serve(runtime.resolved_by(Arc::clone(names) as _), metrics, kept)
+    }
+
+    /// Serves a whole configuration whose variables have these values.
+    pub(crate) fn with_variables(yaml: &str, variable: Variable<'_>) -> Self {
+        let (metrics, kept) = (Metrics::new(), Kept::default());
+        let runtime = built_with(yaml, (&Files::new(), variable), &metrics, &kept);
+        Self::serve(runtime, metrics, kept)
     }
 
     /// Serves a whole configuration with these files.
     pub(crate) fn whole(yaml: &str, files: &Files) -> Self {
-        let (metrics, known) = (Metrics::new(), UpstreamRegistry::default());
-        let runtime = built(yaml, files, &metrics, &known);
-        Self::serve(runtime, metrics, known)
+        let (metrics, kept) = (Metrics::new(), Kept::default());
+        let runtime = built(yaml, files, &metrics, &kept);
+        Self::serve(runtime, metrics, kept)
     }
 
     /// Serves this whole configuration from now on.
     pub(crate) async fn replace_whole(&self, yaml: &str, files: &Files) {
-        let runtime = built(yaml, files, &self.metrics, &self.upstreams);
+        let runtime = built(yaml, files, &self.metrics, &self.kept);
         self.server.replace(Arc::new(runtime)).await.unwrap();
     }
 
-    fn serve(runtime: Runtime, metrics: Arc<Metrics>, upstreams: UpstreamRegistry) -> Self {
+    fn serve(runtime: Runtime, metrics: Arc<Metrics>, kept: Kept) -> Self {
         let server = Server::start(Arc::new(runtime)).unwrap();
         let address = server.local_addrs()[0];
-        Self { server, metrics, upstreams, address }
+        Self { server, metrics, kept, address }
     }
 
     /// Serves `rest` from now on.

@@ -4,12 +4,19 @@ mod arguments;
 mod faults;
 /// Steps, cleanups, and calls before, after and beside the request.
 mod flows;
+mod limits;
 /// The same as JSON.
 mod machines;
+/// Many requests, and two configurations.
+mod many;
+/// Circuit breakers and limits of concurrency.
+mod protections;
 /// What Retry does with the upstreams' responses.
 mod retrying;
 /// Which route matches a request, and why the others do not.
 mod routes;
+/// How responses are written.
+mod scripts;
 /// Timeouts, long waits, and clients that leave.
 mod time;
 

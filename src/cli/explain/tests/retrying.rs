@@ -98,7 +98,7 @@ fn throttled_until_the_policy_is_exhausted() {
 fn a_post_is_not_sent_twice() {
     let request = ["--request", "POST /retryable-only", "--body", "{}"];
     let said = recipe(&[&request[..], &["--respond", "503", "--respond", "200"]].concat());
-    insta::assert_snapshot!(told(&said), @r##"
+    insta::assert_snapshot!(told(&said), @"
         0.000 s retryable-only: attempt 1
         0.000 s   POST /retryable-only to billing (127.0.0.1:3000)
                   answers --respond #1: 503
@@ -111,8 +111,8 @@ fn a_post_is_not_sent_twice() {
     The client gets 503:
       content-length: 0
 
-    Nothing asked for --respond 200.
-    "##);
+    Nothing asked for --respond #2: 200.
+    ");
     let said = recipe(&[&request[..], &["--respond", "reset"]].concat());
     insta::assert_snapshot!(told(&said), @r##"
         0.000 s retryable-only: attempt 1

@@ -102,7 +102,7 @@ fn the_standard_stack_repeats_a_get_that_got_no_response_and_no_post_without_a_k
 
       {"attempts":1,"code":"Provider.Call.Http.ResponseTimeout","executionId":"019b76da-a800-73df-9876-9bcf70e03541","status":504,"title":"Gateway Timeout"}
 
-    Nothing asked for --respond 200.
+    Nothing asked for --respond #2: 200.
     "##);
     let keyed = asked(&["--request", "POST /a", "--header", "idempotency-key: k"]);
     assert!(keyed.contains("The client gets 200 after"), "{keyed}");

@@ -6,13 +6,14 @@
 //! reported if it is useless wherever it stands; [`Walk::fine`] notes where it is not.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::language::code::CodePattern;
 use crate::language::plan::{
     Action, CallPlan, Cleanup, EntryPlan, FlowId, FlowPlan, Plan, StepId, Target, Template, With,
 };
-use crate::language::provider::{Catalog, Entry, Foreseen, Rising};
+use crate::language::provider::{Argument, Catalog, Entry, Foreseen, Rising};
 use crate::source::{Diagnostic, Diagnostics, Node, Span};
 
 /// What is around a place, on the way there from the root.
@@ -99,13 +100,13 @@ impl<'p> Walk<'p> {
                     let first = id == FlowId::ROOT && flow.entrypoint == StepId(position);
                     let own = first && call.input.is_none();
                     let operation: Operation<'_, 'p> =
-                        &mut |walk, around| walk.call(&call.call, own, around);
+                        &mut |walk, around| walk.call(&call.call, step.span, own, around);
                     (self.scope(&call.stack, around, operation), &call.catch)
                 }
                 Action::Gather(gather) => {
                     let mut came = Rising::default();
                     for call in &gather.calls {
-                        came.merge(&self.call(call, false, around));
+                        came.merge(&self.call(call, step.span, false, around));
                     }
                     (came, &gather.catch)
                 }
@@ -129,18 +130,34 @@ impl<'p> Walk<'p> {
         rising
     }
 
-    fn call(&mut self, call: &'p CallPlan, own_input: bool, around: &Around<'p>) -> Rising<'p> {
-        match &call.target {
-            Target::Flow(id) => self.flow(*id, around),
-            Target::Provider(provider) => {
-                let with = match &call.with {
-                    With::Literal { prepared, .. } => prepared.as_ref().ok(),
-                    With::Dynamic(_) => None,
-                };
-                let own_input = own_input && call.input.is_none();
-                provider.rising(Foreseen { with, own_input })
-            }
+    /// A call of the Step, or of the entry, at `place`.
+    fn call(
+        &mut self,
+        call: &'p CallPlan,
+        place: Span,
+        own_input: bool,
+        around: &Around<'p>,
+    ) -> Rising<'p> {
+        let provider = match &call.target {
+            Target::Flow(id) => return self.flow(*id, around),
+            Target::Provider(provider) => provider,
+        };
+        let arguments = arguments(&call.with);
+        let with = match &call.with {
+            With::Literal { prepared, .. } => prepared.as_ref().ok(),
+            With::Dynamic(_) => None,
+        };
+        let own_input = own_input && call.input.is_none();
+        let rising = provider.rising(Foreseen { with, arguments: arguments.as_deref(), own_input });
+        if rising.endless
+            && !around.bounded
+            && self.reported.insert(("unbounded-call", place, None))
+        {
+            let message = "this call may wait for ever: its `responseTimeout` is PT0S, and no Timeout is around it";
+            let help = "put a Timeout entry around it, or give it a `responseTimeout`";
+            self.found.push(Diagnostic::warning("unbounded-call", place, message).with_help(help));
         }
+        rising
     }
 
     /// Walks an operation within `stack`: down to it, and up again.
@@ -277,7 +294,7 @@ impl<'p> Walk<'p> {
         // No bound of the inner scope holds for a cleanup, but each run of what is around may run it again.
         let around = Around { bounded: true, bound: None, ..*around };
         let operation: Operation<'_, 'p> =
-            &mut |walk, around| walk.call(&cleanup.call, false, around);
+            &mut |walk, around| walk.call(&cleanup.call, entry.span, false, around);
         let rising = self.scope(&cleanup.stack, &around, operation);
         let best_effort = self.is_best_effort(&cleanup.call);
         if !bounded && !best_effort && self.reported.insert(("fragile-cleanup", entry.span, None)) {
@@ -309,6 +326,21 @@ impl<'p> Walk<'p> {
             && step.catch.iter().all(|clause| returns(clause.tail.next))
             && returns(step.tail.next)
     }
+}
+
+/// The arguments of a `with` that holds expressions, unless it is one.
+fn arguments(with: &With) -> Option<Vec<(Arc<str>, Argument)>> {
+    let With::Dynamic(Template::Object(members)) = with else {
+        return None;
+    };
+    let argument = |value: &Template| match value {
+        Template::Constant(value) => Argument::Known(value.clone()),
+        Template::Object(members) => {
+            Argument::Computed(Some(members.iter().map(|(name, _)| Arc::clone(name)).collect()))
+        }
+        Template::Expression(_) | Template::Array(_) => Argument::Computed(None),
+    };
+    Some(members.iter().map(|(name, value)| (Arc::clone(name), argument(value))).collect())
 }
 
 /// The bound that an entry certainly imposes.

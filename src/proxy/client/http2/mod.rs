@@ -11,6 +11,8 @@
 mod stream;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -80,6 +82,7 @@ pub(super) async fn serve(
         client,
         worker: Arc::clone(worker),
         state: Arc::clone(state),
+        sent: AtomicUsize::new(0),
         traffic: io.traffic(),
         trailers: limits.heads(),
     };
@@ -109,6 +112,7 @@ impl Http2Session {
             while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(cx) {}
             let before = self.streams.len();
             let ended = self.poll_accept(cx);
+            self.context.sent.fetch_add(1, Relaxed);
             self.report_refused();
             if let Poll::Ready(ended) = ended {
                 return Poll::Ready(ended.inspect_err(|error| self.report_broken(error)));

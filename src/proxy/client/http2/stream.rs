@@ -3,6 +3,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -32,6 +34,8 @@ pub(super) struct SessionContext {
     pub(super) client: Peer,
     pub(super) worker: Arc<Worker>,
     pub(super) state: Arc<ConnectionState>,
+    /// How often the connection has sent what was handed to it.
+    pub(super) sent: AtomicUsize,
     pub(super) traffic: Arc<Traffic>,
     /// The limits of a request's trailers.
     pub(super) trailers: HeadLimits,
@@ -53,6 +57,9 @@ enum Progress {
     Answering { answer: AnswerFuture, head: bool, dates: bool },
     /// The answer's body is being sent.
     Sending(TimedWriter<AnswerBody>),
+    /// The body has broken off when the connection had sent this often. It sends once more before the stream is reset,
+    /// because a reset takes away what waits.
+    Breaking(TimedWriter<AnswerBody>, usize),
     /// The answer is complete.
     Done,
 }
@@ -89,8 +96,13 @@ impl Stream {
                     // If the client resets the stream, nobody waits for the answer.
                     Poll::Pending => return self.shared.poll_reset(cx).map(drop),
                 },
-                Progress::Sending(..) => {
-                    ready!(self.poll_send(cx));
+                Progress::Sending(..) => ready!(self.poll_send(cx)),
+                Progress::Breaking(writer, before) => {
+                    if self.context.sent.load(Relaxed) == *before {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    writer.reset(Reason::INTERNAL_ERROR);
                     Progress::Done
                 }
                 Progress::Done => return Poll::Ready(()),
@@ -153,20 +165,26 @@ impl Stream {
         }
     }
 
-    /// Sends the body. Ready when it was handed to the library, or the stream was reset.
-    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Sends the body. Ready when it was handed to the library, the stream was reset, or the body has broken off.
+    fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Progress> {
         let Progress::Sending(writer) = &mut self.progress else {
-            return Poll::Ready(());
+            return Poll::Ready(Progress::Done);
         };
         match ready!(writer.poll(cx)) {
             Ok(()) | Err(TimedWriteError::Stream) => {}
-            Err(TimedWriteError::Broken(_)) => writer.reset(Reason::INTERNAL_ERROR),
+            Err(TimedWriteError::Broken(_)) => {
+                let progress = std::mem::replace(&mut self.progress, Progress::Done);
+                if let Progress::Sending(writer) = progress {
+                    let sent = self.context.sent.load(Relaxed);
+                    return Poll::Ready(Progress::Breaking(writer, sent));
+                }
+            }
             Err(TimedWriteError::Stalled(_)) => {
                 tracing::debug!(client = %self.context.client, "A client opened no window for its answer.");
                 writer.reset(Reason::CANCEL);
             }
         }
-        Poll::Ready(())
+        Poll::Ready(Progress::Done)
     }
 }
 

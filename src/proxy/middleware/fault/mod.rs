@@ -9,20 +9,17 @@ use std::time::Duration;
 
 use http::StatusCode;
 
-use super::{Own, no_fields};
+use super::Own;
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Asker, Contract, Draws, Entry, EntryState, Middleware, Phase, Prepared, WrittenEntry,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
-use crate::proxy::code::{self, Meaning};
+use crate::proxy::meaning::fault::INJECTED;
 use crate::source::{Diagnostic, Diagnostics};
 
-/// Emitted in the place of the inner scope's Result.
-const INJECTED: &str = "Provider.Middleware.Fault.Injected";
-
-pub(super) const OWN: Own = Own { make, meaning, fields: no_fields };
+pub(super) const OWN: Own = Own { make };
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("fault.v1.json")));
@@ -60,24 +57,6 @@ struct Decision {
 
 fn make(draws: Draws) -> Arc<dyn Middleware> {
     Arc::new(Fault { draws })
-}
-
-/// The status is the failure's own.
-fn meaning(failure: &Failure) -> Option<Meaning> {
-    if failure.code != INJECTED {
-        return None;
-    }
-    let details = failure.details.as_ref();
-    let status = details.and_then(|details| details.get("status")?.as_u64());
-    let status = status.and_then(|status| StatusCode::from_u16(u16::try_from(status).ok()?).ok());
-    let help = "a `fault` of the route's stack injected this";
-    let meaning = code::means(
-        status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        "proxy_internal_response",
-        help,
-    );
-    let reset = details.and_then(|details| details.get("reset")?.as_bool());
-    Some(Meaning { withheld: reset == Some(true), ..meaning })
 }
 
 impl Injection {

@@ -4,6 +4,7 @@ use crate::language::definition::{SCHEMA_URI, Strictness, compile};
 use crate::language::outcome::Outcome;
 use crate::language::provider::Role;
 use crate::language::temporal::Timestamp;
+use crate::proxy::meaning;
 use crate::source::{Format, Sources};
 
 fn value(json: &serde_json::Value) -> Value {
@@ -38,7 +39,7 @@ fn a_fault_waits_and_fails() {
     assert_eq!(failure.code, INJECTED);
     assert_eq!(failure.retryable, Some(true));
     assert_eq!(said, "injects 503 after PT2S (100% of the runs)");
-    let meaning = meaning(&failure).unwrap();
+    let meaning = meaning::of(&failure).unwrap();
     assert_eq!((meaning.status.as_u16(), meaning.withheld), (503, false));
 }
 
@@ -56,8 +57,8 @@ fn a_fault_of_no_share_never_happens_and_a_delay_alone_goes_on() {
 fn a_reset_is_answered_by_nothing() {
     let (entry, _) = entered(&serde_json::json!({ "share": 1, "reset": true }));
     let Entry::Substitute(Outcome::Failure(failure)) = entry else { panic!("{entry:?}") };
-    assert!(meaning(&failure).unwrap().withheld);
-    assert_eq!(meaning(&Failure::error("A.B", "x")), None);
+    assert!(meaning::of(&failure).unwrap().withheld);
+    assert_eq!(meaning::of(&Failure::error("A.B", "x")), None);
 }
 
 #[test]

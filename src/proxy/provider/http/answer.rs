@@ -109,7 +109,7 @@ impl Attempt<'_> {
 
     pub(super) fn details(&self, at: Destination, proxy_status: &'static str) -> Details {
         Details {
-            endpoint: Arc::clone(self.upstream.authority(self.endpoint)),
+            endpoint: Arc::clone(self.endpoint.get().name()),
             role: self.dispatch.attempt.role,
             sent: RequestSent::None,
             reused: at.reused,
@@ -163,7 +163,7 @@ impl Attempt<'_> {
             Value::Native(Arc::new(AttemptMetadata {
                 request_id: self.exchange.id.clone(),
                 status: at.status,
-                endpoint: Arc::clone(self.upstream.authority(self.endpoint)),
+                endpoint: Arc::clone(self.endpoint.get().name()),
                 reused: at.reused,
             }))
         } else {

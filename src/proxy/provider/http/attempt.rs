@@ -9,6 +9,7 @@ use http::uri::Scheme;
 use tokio::time::Instant;
 
 use super::CONTRACT;
+use super::chosen::Chosen;
 use super::compose::{BodySource, compose, is_own};
 use super::judge::Judged;
 use super::params::Params;
@@ -35,7 +36,7 @@ pub(super) struct Attempt<'a> {
     pub(super) exchange: &'a Exchange,
     pub(super) upstream: &'a Arc<Upstream>,
     /// The endpoint that it is sent to.
-    pub(super) endpoint: usize,
+    pub(super) endpoint: Chosen<'a>,
     pub(super) method: Method,
     /// Whether the request is repeatable, by its method or its key.
     pub(super) repeatable: Repeatable,
@@ -75,14 +76,16 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
             budget.count(dispatch.attempt.begun);
         }
     }
-    let endpoint = exchange.pick(params.upstream, upstream);
+    let Some(endpoint) = Chosen::new(&dispatch, exchange, (params.upstream, &**upstream)) else {
+        return at_once(no_proxy(&dispatch));
+    };
     let span = recording::span(exchange);
     let composed = compose(params, &dispatch, exchange, span);
     dispatch.destination.fill(Destination {
         upstream: &upstream.settings.name,
-        endpoint: upstream.authority(endpoint),
+        endpoint: Arc::clone(endpoint.get()) as _,
         more: composed.as_ref().ok().zip(exchange.traced().and(span)).map(|((outgoing, _), id)| {
-            let secure = upstream.scheme(endpoint) == Scheme::HTTPS;
+            let secure = endpoint.get().scheme() == Scheme::HTTPS;
             Arc::new(SentSpan {
                 id,
                 method: outgoing.method.as_str().into(),
@@ -110,7 +113,8 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         upstream,
         span,
     };
-    let Some(mut connection) = upstream.at_hand(endpoint, dispatch.attempt.begun) else {
+    let Some(mut connection) = upstream.at_hand(attempt.endpoint.get(), dispatch.attempt.begun)
+    else {
         return pinned(|| attempt.over_new(outgoing, body));
     };
     match attempt.hand_over(&mut connection, (outgoing, body), dispatch.attempt.begun) {

@@ -1,17 +1,22 @@
 //! What is known of a route's calls before anything runs, for `check`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use http::Method;
 use http::header::HeaderName;
 
 use super::HttpProvider;
 use super::params::Params;
 use crate::language::expr::Program;
-use crate::language::provider::{Contract, Foreseen, Kind, Rising, WrittenCall};
+use crate::language::provider::{Argument, Contract, Foreseen, Kind, Rising, WrittenCall};
+use crate::language::temporal::Span;
+use crate::language::value::Value;
 use crate::proxy::answer::classify::IDEMPOTENCY_KEY;
 use crate::proxy::code;
 use crate::proxy::grpc::Status;
-use crate::proxy::settings::{ClassifyRule, Route, Verdict};
+use crate::proxy::settings::{ClassifyRule, Protocol, Route, Upstream, Verdict};
 use crate::source::{Diagnostic, Diagnostics, Kind as NodeKind, Node};
 
 /// What a route says of its calls.
@@ -23,8 +28,39 @@ pub(crate) struct RouteFacts {
     taken: Vec<&'static str>,
     /// Whether a request of it may be one that must not be sent twice.
     unrepeatable: bool,
-    /// Which upstreams speak HTTP/2.
-    http2: Arc<[bool]>,
+    /// What is known of the upstreams.
+    upstreams: Arc<[UpstreamFacts]>,
+}
+
+/// What `check` asks about an upstream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpstreamFacts {
+    /// Whether it speaks HTTP/2.
+    http2: bool,
+    /// Whether a response that does not begin is waited for without end.
+    waits: bool,
+}
+
+/// What is known of one call.
+#[derive(Debug)]
+struct CallFacts {
+    upstream: Option<usize>,
+    method: Known<Method>,
+    /// Whether it may send a key.
+    keyed: bool,
+    /// Its own `responseTimeout`.
+    timeout: Known<Duration>,
+}
+
+/// Something that a call may say.
+#[derive(Debug, PartialEq)]
+enum Known<T> {
+    /// It does not.
+    Absent,
+    /// It says this.
+    Is(T),
+    /// An expression says it.
+    Computed,
 }
 
 /// What is sent again by a policy that should not.
@@ -53,8 +89,8 @@ pub(super) const MEMBERS: &[(&str, &str)] = &[
 ];
 
 impl RouteFacts {
-    /// Of `route`, where `http2` says which upstreams speak HTTP/2.
-    pub(crate) fn of(route: &Route, http2: Arc<[bool]>) -> Self {
+    /// Of `route`, which has these upstreams.
+    pub(crate) fn of(route: &Route, upstreams: Arc<[UpstreamFacts]>) -> Self {
         let codes = route.classify.iter().filter_map(|rule| match &rule.verdict {
             Verdict::Failure { code, .. } => Some(Arc::clone(code)),
             Verdict::Success => None,
@@ -70,19 +106,100 @@ impl RouteFacts {
             codes: codes.collect(),
             taken: taken(&route.classify),
             unrepeatable: unsafe_method && !given && !asked,
-            http2,
+            upstreams,
         }
     }
 
     /// Whether a call may send a request that must not be sent twice.
-    fn unrepeatable(&self, params: &Params, own_input: bool) -> bool {
-        let keyed = params.headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY);
-        if params.idempotency_key.is_some() || keyed {
-            return false;
+    fn unrepeatable(&self, call: &CallFacts, own_input: bool) -> bool {
+        match &call.method {
+            _ if call.keyed => false,
+            Known::Is(method) => !method.is_idempotent(),
+            Known::Absent => own_input && self.unrepeatable,
+            Known::Computed => false,
         }
-        match &params.method {
-            Some(method) => !method.is_idempotent(),
-            None => own_input && self.unrepeatable,
+    }
+
+    /// Whether a call may wait for a response without end.
+    fn endless(&self, call: &CallFacts) -> bool {
+        let upstream = call.upstream.and_then(|upstream| self.upstreams.get(upstream));
+        match call.timeout {
+            Known::Is(timeout) => timeout.is_zero(),
+            Known::Absent => upstream.is_some_and(|upstream| upstream.waits),
+            Known::Computed => false,
+        }
+    }
+}
+
+impl UpstreamFacts {
+    /// Of `upstream`.
+    pub(crate) fn of(upstream: &Upstream) -> Self {
+        let http2 = upstream.protocol == Protocol::Http2;
+        Self { http2, waits: upstream.response_timeout.is_zero() }
+    }
+}
+
+impl CallFacts {
+    /// Of a call whose arguments are all known.
+    fn of(params: &Params) -> Self {
+        let keyed = params.headers.iter().any(|(name, _)| *name == IDEMPOTENCY_KEY);
+        Self {
+            upstream: Some(params.upstream),
+            method: params.method.clone().map_or(Known::Absent, Known::Is),
+            keyed: keyed || params.idempotency_key.is_some(),
+            timeout: params.response_timeout.map_or(Known::Absent, Known::Is),
+        }
+    }
+
+    /// Of a call some of whose arguments are computed. Its upstream is `default` if it names none.
+    fn of_computed(
+        arguments: &[(Arc<str>, Argument)],
+        upstreams: &HashMap<Arc<str>, usize>,
+        default: Option<usize>,
+    ) -> Self {
+        let find = |wanted: &str| {
+            arguments.iter().find(|(name, _)| **name == *wanted).map(|(_, argument)| argument)
+        };
+        let known = |name| match find(name) {
+            None => Known::Absent,
+            Some(Argument::Known(value)) => Known::Is(value.clone()),
+            Some(Argument::Computed(_)) => Known::Computed,
+        };
+        let is_key = |name: &str| name.eq_ignore_ascii_case(IDEMPOTENCY_KEY.as_str());
+        let keyed = match find("headers") {
+            None => false,
+            Some(Argument::Known(value)) => {
+                value.as_object().is_some_and(|fields| fields.keys().any(|name| is_key(name)))
+            }
+            Some(Argument::Computed(names)) => {
+                names.as_ref().is_none_or(|names| names.iter().any(|name| is_key(name)))
+            }
+        };
+        let no_key = match find("idempotencyKey") {
+            None => true,
+            Some(Argument::Known(value)) => value.as_bool() == Some(false) || value.is_null(),
+            Some(Argument::Computed(_)) => false,
+        };
+        Self {
+            upstream: match known("upstream") {
+                Known::Absent => default,
+                Known::Is(name) => name.as_str().and_then(|name| upstreams.get(name)).copied(),
+                Known::Computed => None,
+            },
+            method: known("method").read(|method| Method::from_bytes(method.as_bytes()).ok()),
+            keyed: keyed || !no_key,
+            timeout: known("responseTimeout").read(|text| Span::parse(text).map(Span::to_duration)),
+        }
+    }
+}
+
+impl Known<Value> {
+    /// What is read from a text. One that cannot be read fails at run time.
+    fn read<T>(self, read: impl FnOnce(&str) -> Option<T>) -> Known<T> {
+        match self {
+            Self::Absent => Known::Absent,
+            Self::Is(value) => value.as_str().and_then(read).map_or(Known::Computed, Known::Is),
+            Self::Computed => Known::Computed,
         }
     }
 }
@@ -125,17 +242,21 @@ impl HttpProvider {
             "match the code of that rule",
         );
         facts.codes.iter().for_each(|code| rising.add(Kind::of(code)));
-        let Some(params) = call.with.and_then(|with| with.downcast_ref::<Params>()) else {
+        let params = call.with.and_then(|with| with.downcast_ref::<Params>());
+        let computed = |arguments| CallFacts::of_computed(arguments, &self.upstreams, self.default);
+        let Some(known) = params.map(CallFacts::of).or_else(|| call.arguments.map(computed)) else {
             return rising;
         };
-        if facts.http2.get(params.upstream) == Some(&false) {
+        let upstream = known.upstream.and_then(|upstream| facts.upstreams.get(upstream));
+        if upstream.is_some_and(|upstream| !upstream.http2) {
             rising.take(
                 |code| Status::of_code(code).is_some(),
                 "the upstream speaks HTTP/1.1, and gRPC needs HTTP/2",
                 "write `protocol: http2` for the upstream, or remove the code",
             );
         }
-        if facts.unrepeatable(params, call.own_input) {
+        rising.endless = facts.endless(&known);
+        if facts.unrepeatable(&known, call.own_input) {
             let done = rising.kinds.iter_mut().filter(|kind| DONE.contains(&kind.code));
             done.for_each(|kind| kind.repeats = Some(REPEATED));
         }
@@ -143,8 +264,44 @@ impl HttpProvider {
     }
 }
 
-/// Warns of a GET that gets a body, because its input is no request.
+/// Warns of what is seen in one call alone.
 pub(super) fn check(call: WrittenCall<'_>, found: &mut Diagnostics) {
+    body_of_get(call, found);
+    constant_key(call, found);
+}
+
+/// Warns of a key that is the same for every request.
+fn constant_key(call: WrittenCall<'_>, found: &mut Diagnostics) {
+    let fields = call.argument("headers").and_then(Node::as_object).unwrap_or_default();
+    let field =
+        fields.iter().find(|field| field.key.eq_ignore_ascii_case(IDEMPOTENCY_KEY.as_str()));
+    let written = call.argument("idempotencyKey").or_else(|| field.map(|field| &field.value));
+    let Some(key) = written.filter(|key| is_constant_text(key)) else {
+        return;
+    };
+    let message = "every request gets the same `Idempotency-Key`, so an upstream that honours keys does only the first";
+    let help =
+        "write `idempotencyKey: true`, or a key by expression, from what names the operation";
+    found.push(Diagnostic::warning("constant-key", key.span, message).with_help(help));
+}
+
+/// Whether `node` is a text that no request changes.
+fn is_constant_text(node: &Node) -> bool {
+    let Some(text) = node.as_str() else {
+        return false;
+    };
+    let Some(body) = Program::body(text) else {
+        return true;
+    };
+    let body = body.trim();
+    ['\'', '"'].iter().any(|quote| {
+        let inner = body.strip_prefix(*quote).and_then(|rest| rest.strip_suffix(*quote));
+        inner.is_some_and(|inner| !inner.contains(*quote))
+    })
+}
+
+/// Warns of a GET that gets a body, because its input is no request.
+fn body_of_get(call: WrittenCall<'_>, found: &mut Diagnostics) {
     let method = call.argument("method").and_then(Node::as_str);
     let bodiless = method.is_some_and(|method| matches!(method.as_ref(), "GET" | "HEAD"));
     let Some(input) = call.input().filter(|input| bodiless && is_data(input)) else {
@@ -174,8 +331,6 @@ fn is_data(input: &Node) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use http::Method;
-
     use super::super::params::IdempotencyKey;
     use super::*;
 
@@ -200,7 +355,7 @@ mod tests {
             codes: Vec::new(),
             taken: Vec::new(),
             unrepeatable,
-            http2: Arc::default(),
+            upstreams: Arc::default(),
         };
         let params = |method: Option<Method>, keyed: bool| Params {
             upstream: 0,
@@ -221,8 +376,40 @@ mod tests {
             (false, Some(Method::POST), true, false, false),
             (false, None, false, true, false),
         ] {
-            let params = params(method, key);
-            assert_eq!(facts(methods).unrepeatable(&params, own_input), wanted, "{params:?}");
+            let call = CallFacts::of(&params(method, key));
+            assert_eq!(facts(methods).unrepeatable(&call, own_input), wanted, "{call:?}");
+        }
+    }
+
+    #[test]
+    fn of_a_call_with_expressions_the_rest_is_known() {
+        let upstreams = HashMap::from([(Arc::from("a"), 0), (Arc::from("b"), 1)]);
+        let of = |arguments: &[(&str, Argument)]| {
+            let arguments: Vec<_> =
+                arguments.iter().map(|(name, value)| (Arc::from(*name), value.clone())).collect();
+            CallFacts::of_computed(&arguments, &upstreams, Some(0))
+        };
+        let known = |text: &str| Argument::Known(Value::from(text));
+        let computed = || Argument::Computed(None);
+        let names = |name: &str| Argument::Computed(Some(vec![name.into()]));
+        let call = of(&[("path", computed()), ("method", known("POST")), ("upstream", known("b"))]);
+        assert_eq!(
+            (call.upstream, call.method, call.keyed),
+            (Some(1), Known::Is(Method::POST), false)
+        );
+        assert_eq!(of(&[("method", computed())]).method, Known::Computed);
+        assert_eq!(of(&[("upstream", computed())]).upstream, None);
+        assert_eq!(of(&[("path", computed())]).upstream, Some(0));
+        assert_eq!(of(&[("responseTimeout", known("PT0S"))]).timeout, Known::Is(Duration::ZERO));
+        for (arguments, keyed) in [
+            (("idempotencyKey", computed()), true),
+            (("idempotencyKey", Argument::Known(Value::Bool(false))), false),
+            (("headers", computed()), true),
+            (("headers", names("x")), false),
+            (("headers", names("Idempotency-Key")), true),
+        ] {
+            let call = of(&[arguments]);
+            assert_eq!(call.keyed, keyed, "{call:?}");
         }
     }
 }

@@ -24,6 +24,7 @@ use crate::proxy::memory::Full;
 use crate::proxy::message::{headers, upgrade};
 use crate::proxy::settings::Protocol;
 use crate::proxy::upstream::body::ResponseBody;
+use crate::proxy::upstream::condition::{Cause, Reported};
 use crate::proxy::upstream::connection::{ResponseSource, UpstreamResponse};
 use crate::telemetry::metrics::BodyUse;
 
@@ -56,6 +57,11 @@ async fn peek(body: &mut ResponseBody, fields: &HeaderMap) -> Option<Ended> {
     }
     // An end without data right after the head still belongs to the head.
     body.is_end_stream().then(|| Ended::of(fields)).flatten()
+}
+
+/// Whether a failure with this status is one of the server's: it could do better the next time.
+fn is_faulty(status: StatusCode) -> bool {
+    status.is_server_error() && !matches!(status.as_u16(), 501 | 505)
 }
 
 impl Attempt<'_> {
@@ -137,11 +143,19 @@ impl Attempt<'_> {
         }
         let (code, retryable, waits) = match class {
             Class::Success => {
+                self.endpoint.report(Reported::Success);
+                self.endpoint.spare();
                 let reply = self.reply(line, fields, payload, value);
                 return self.answer(at, Outcome::Success(Value::Native(reply)));
             }
             Class::Failure { code, retryable, waits } => (code, retryable, waits),
         };
+        let faulty = ended.map_or_else(|| is_faulty(status), |ended| ended.status.is_faulty());
+        self.endpoint.report(if faulty {
+            Reported::Failure(Cause::Status)
+        } else {
+            Reported::Success
+        });
         let max = self.upstream.settings.retry_after_max;
         let asked = || retry_after(&fields, system_time(now));
         let asked = match ended.map(|ended| ended.pushback) {
@@ -228,6 +242,7 @@ impl Attempt<'_> {
                 self.failed(at, code::BODY_NOT_BUFFERED, Retryable::Is(false), what, details)
             }
             CollectError::Broken(error) => {
+                self.endpoint.report(Reported::Failure(Cause::ConnectionClosed));
                 let details = Details { sent, ..self.details(at, "http_response_incomplete") };
                 let what = format_args!("answered {status}, but {error}");
                 self.failed(at, code::CONNECTION_CLOSED, Retryable::ByMethod, what, details)
@@ -256,6 +271,8 @@ impl Attempt<'_> {
         for protocol in protocols {
             fields.append(header::UPGRADE, protocol);
         }
+        self.endpoint.report(Reported::Success);
+        self.endpoint.spare();
         let tunnel = Payload::Tunnel(Box::new(connection));
         let reply = self.reply(line, fields, tunnel, None);
         self.answer(at, Outcome::Success(Value::Native(reply)))
@@ -268,6 +285,7 @@ impl Attempt<'_> {
         proxy_status: &'static str,
         what: fmt::Arguments<'_>,
     ) -> Answer {
+        self.endpoint.report(Reported::Failure(Cause::ProtocolError));
         let details = Details { sent: self.sent(true), ..self.details(at, proxy_status) };
         self.failed(at, code::PROTOCOL_ERROR, Retryable::ByMethod, what, details)
     }

@@ -15,6 +15,7 @@ use crate::proxy::answer::classify::Retryable;
 use crate::proxy::answer::reply::{Details, RequestSent};
 use crate::proxy::body::source::BodyFailure;
 use crate::proxy::code;
+use crate::proxy::upstream::condition::{Cause, Reported};
 use crate::proxy::upstream::connection::SendError;
 use crate::proxy::upstream::failure::FailureKind;
 use crate::source::Causes;
@@ -61,6 +62,7 @@ impl Attempt<'_> {
 
     /// No response head came in time.
     fn late(&self, at: Destination) -> Answer {
+        self.endpoint.report(Reported::Failure(Cause::ResponseTimeout));
         let sent = self.sent(true);
         let details = Details { sent, ..self.details(at, "http_response_timeout") };
         let bound = self.params.response_timeout;
@@ -102,6 +104,7 @@ impl Attempt<'_> {
             };
             return self.failed(at, code::REQUEST_ABORTED, Retryable::Is(false), what, details);
         }
+        self.report(error.ending);
         let (code, proxy_status, what) = match error.ending {
             FailureKind::Refused | FailureKind::Leaving | FailureKind::Unwelcome => {
                 return self.unprocessed(at, error);
@@ -135,6 +138,19 @@ impl Attempt<'_> {
         };
         let what = format_args!("{what}: {}", Causes(error.error.error()));
         self.failed(at, code, retryable, what, details)
+    }
+
+    /// Tells what the end of a request says of its endpoint. One that takes leave, or that refuses a stream, is well.
+    fn report(&self, ending: FailureKind) {
+        let cause = match ending {
+            FailureKind::Refused | FailureKind::Leaving | FailureKind::TooLarge => return,
+            FailureKind::Unwelcome => Cause::ConnectionFailed,
+            FailureKind::Invalid => Cause::ProtocolError,
+            FailureKind::Lost | FailureKind::Reset(_) | FailureKind::Stalled => {
+                Cause::ConnectionClosed
+            }
+        };
+        self.endpoint.report(Reported::Failure(cause));
     }
 
     /// The upstream says that it has not processed the request. That is as good as no connection, however much

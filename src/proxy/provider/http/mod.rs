@@ -1,14 +1,16 @@
 //! `http`: sends a request to an upstream and turns the outcome into a Result.
 //!
 //! [`params`] reads a `with`, [`compose`] makes a request of it, [`attempt`] runs the attempt and [`send`] puts the
-//! request on a connection. [`judge`] makes a Result of a response, [`lost`] makes one if there is no response, and
+//! request on a connection. [`chosen`] is the endpoint that it is sent to. [`judge`] makes a Result of a response, [`lost`] makes one if there is no response, and
 //! [`answer`] writes its message and details. [`foresee`] says what `check` needs to know. One attempt is one dispatch: the stack around it waits and tries again,
 //! and the execution's observer counts and records it.
 
 mod answer;
 mod attempt;
+mod chosen;
 mod compose;
 mod foresee;
+mod hash_key;
 mod judge;
 mod lost;
 mod params;
@@ -27,7 +29,7 @@ use crate::language::value::Value;
 use crate::proxy::settings::Paths;
 use crate::source::Diagnostics;
 
-pub(crate) use self::foresee::RouteFacts;
+pub(crate) use self::foresee::{RouteFacts, UpstreamFacts};
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("http.v1.json")));

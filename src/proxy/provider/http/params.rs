@@ -137,7 +137,11 @@ fn read_path(with: &Value, paths: Paths) -> Result<Option<Target>, Failure> {
     };
     let error = match value.as_str().map(checked) {
         Some(Ok(path)) => return Ok(Some(path)),
-        Some(Err(TargetError::Form)) | None => format!("{value} is no path of HTTP"),
+        Some(Err(TargetError::Form)) | None => {
+            let queried = value.as_str().is_some_and(|text| text.contains('?'));
+            let why = if queried { ": a query is written in `query`" } else { "" };
+            format!("{value} is no path of HTTP{why}")
+        }
         Some(Err(error)) => format!("{value} is no path of HTTP: {error}"),
     };
     Err(refuse(error, "path", value))
@@ -257,7 +261,11 @@ mod tests {
             "there is no upstream `biling`; the configuration has audit, billing"
         );
         assert_eq!(refused(r#"{"method":"A B"}"#), r#""A B" is no method of HTTP"#);
-        assert_eq!(refused(r#"{"path":"/a?b"}"#), r#""/a?b" is no path of HTTP"#);
+        assert_eq!(
+            refused(r#"{"path":"/a?b"}"#),
+            r#""/a?b" is no path of HTTP: a query is written in `query`"#
+        );
+        assert_eq!(refused(r#"{"path":"a"}"#), r#""a" is no path of HTTP"#);
         for (path, why) in [
             ("/users/../admin", TargetError::DotSegment),
             ("/users/..%2Fadmin", TargetError::DotSegment),

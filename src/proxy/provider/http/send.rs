@@ -22,6 +22,7 @@ use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::BodyPatience;
 use crate::proxy::upstream::connect_error::ConnectError;
 use crate::proxy::upstream::connection::{Connection, NoSuchTarget, SendError, UpstreamResponse};
+use crate::proxy::upstream::endpoints::WorkerEndpoint;
 use crate::proxy::upstream::h1;
 use crate::proxy::upstream::request_head::RequestHead;
 use crate::telemetry::events;
@@ -46,8 +47,11 @@ pub(super) enum NoResponse {
 impl Attempt<'_> {
     /// A connection for the request, idle or new.
     pub(super) async fn connection(&self) -> Result<Connection, NoResponse> {
-        let connection = self.upstream.connection(self.endpoint).await;
-        connection.map_err(|error| self.unreached(error))
+        let again = || self.endpoint.again();
+        let connection = self.upstream.connection(self.endpoint.get(), &again).await;
+        let connection = connection.map_err(|error| self.unreached(error))?;
+        self.reached(connection.endpoint());
+        Ok(connection)
     }
 
     /// Hands a request to `connection`, `now`.
@@ -132,10 +136,11 @@ impl Attempt<'_> {
         self.report_resend();
         let resent = unsent.is_some();
         let connection = match unsent {
-            Some(unsent) => self.upstream.resend(self.endpoint, unsent).await,
-            None => self.upstream.fresh(self.endpoint).await,
+            Some(unsent) => self.upstream.resend(self.endpoint.get(), unsent).await,
+            None => self.upstream.fresh(self.endpoint.get()).await,
         };
         let mut connection = connection.map_err(|error| self.unreached(error))?;
+        self.reached(connection.endpoint());
         if !resent {
             let composed = compose(self.params, &self.dispatch, self.exchange, self.span);
             let composed = composed.map_err(NoResponse::Compose)?;
@@ -154,16 +159,23 @@ impl Attempt<'_> {
     /// No connection could be made. If that was no fault of the endpoint's, it counts as not tried.
     fn unreached(&self, error: ConnectError) -> NoResponse {
         if error.cause.is_own() {
-            self.exchange.spare(self.params.upstream, self.endpoint);
+            self.endpoint.spare();
         }
         NoResponse::Connect(error)
+    }
+
+    /// The connection leads to `endpoint`.
+    fn reached(&self, endpoint: &Arc<WorkerEndpoint>) {
+        if self.endpoint.reach(endpoint) {
+            self.dispatch.destination.redirect(Arc::clone(endpoint) as _);
+        }
     }
 
     fn report_resend(&self) {
         let Self { dispatch, upstream, exchange, endpoint, .. } = self;
         upstream.metrics.stale_resend();
         let execution = (exchange.id(), &*exchange.route.name);
-        let at = (&*upstream.settings.name, &**upstream.authority(*endpoint));
+        let at = (&*upstream.settings.name, &**endpoint.get().name());
         events::resent(execution, dispatch.attempt, at);
     }
 }

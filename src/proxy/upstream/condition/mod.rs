@@ -4,6 +4,7 @@
 //! no request does as long as its attempts succeed. The states themselves are in `machine`.
 
 mod machine;
+mod told;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,9 +13,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-pub(crate) use self::machine::Change;
-use self::machine::{Machine, Out};
+use self::machine::{Change, Machine, Out};
+use self::told::Told;
 use crate::proxy::settings::health::{Ejection, Health};
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::switches::SwitchKind;
 
 /// How long the share of an endpoint that has become well again grows.
 pub(crate) const SLOW_START: Duration = Duration::from_secs(10);
@@ -31,6 +34,7 @@ const OPEN: u64 = u64::MAX;
 pub(crate) struct EndpointGroup {
     /// The upstream's name.
     upstream: Arc<str>,
+    metrics: Arc<Metrics>,
     rules: Rules,
     /// Locked before a member's state.
     members: Mutex<Vec<Weak<Condition>>>,
@@ -41,6 +45,8 @@ pub(crate) struct EndpointGroup {
 /// What the states of an endpoint depend on.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
+    /// Whether there are active checks.
+    checks: bool,
     healthy_after: u32,
     unhealthy_after: u32,
     ejection: Option<Ejection>,
@@ -49,8 +55,6 @@ struct Rules {
 /// Whether one endpoint is well.
 #[derive(Debug)]
 pub(crate) struct Condition {
-    /// Its name in messages.
-    endpoint: Arc<str>,
     group: Arc<EndpointGroup>,
     /// That of its group, so that a report finds it here.
     ejection: Option<Ejection>,
@@ -63,6 +67,8 @@ pub(crate) struct Condition {
     /// How many attempts have failed in a row.
     failures: AtomicU32,
     state: Mutex<State>,
+    /// Its name, its metrics, and the pace of its lines. Locked after `state`.
+    told: Mutex<Told>,
 }
 
 #[derive(Debug)]
@@ -72,6 +78,8 @@ struct State {
     since: Instant,
     /// What the last bad check found.
     found: Option<Arc<str>>,
+    /// How many checks were good, and how many bad.
+    checks: (u64, u64),
 }
 
 /// What an attempt says of its endpoint. An attempt that failed for reasons of our own, or of the client's, says nothing.
@@ -111,13 +119,12 @@ pub(crate) struct ConditionState {
     pub(crate) failures: u32,
     /// How often it was ejected in succession.
     pub(crate) ejections: u32,
-    /// Whether checks say that it is unhealthy, and what the last bad one found.
-    pub(crate) unhealthy: bool,
+    /// What the last check found, if it was bad.
     pub(crate) found: Option<Arc<str>>,
     /// How long it is still ejected, and why.
     pub(crate) ejected: Option<(Duration, Cause)>,
-    /// Whether an operator has drained it.
-    pub(crate) drained: bool,
+    /// How many checks were good, and how many bad.
+    pub(crate) checks: (u64, u64),
 }
 
 /// Whether an endpoint gets attempts; if several things keep it out, the one that says most.
@@ -173,11 +180,18 @@ impl EndpointGroup {
         upstream: Arc<str>,
         health: Option<&Health>,
         ejection: Option<Ejection>,
+        metrics: &Arc<Metrics>,
     ) -> Arc<Self> {
         let (healthy_after, unhealthy_after) =
             health.map_or((1, 1), |health| (health.healthy_after, health.unhealthy_after));
-        let rules = Rules { healthy_after, unhealthy_after, ejection };
-        Arc::new(Self { upstream, rules, members: Mutex::default(), ejected: Notify::new() })
+        let rules = Rules { checks: health.is_some(), healthy_after, unhealthy_after, ejection };
+        let (members, ejected) = (Mutex::default(), Notify::new());
+        Arc::new(Self { upstream, metrics: Arc::clone(metrics), rules, members, ejected })
+    }
+
+    /// The name of the switch that keeps an endpoint drained, also when the configuration changes.
+    pub(crate) fn switch(&self, endpoint: &str) -> Arc<str> {
+        format!("{}/{endpoint}", self.upstream).into()
     }
 
     /// Ends the ejections whose time is up. Returns when the next one is due.
@@ -201,13 +215,12 @@ impl EndpointGroup {
 }
 
 impl Condition {
-    /// The condition of an endpoint of `group`. It is well until something says otherwise.
-    pub(crate) fn new(endpoint: Arc<str>, group: &Arc<EndpointGroup>) -> Arc<Self> {
-        let machine = Machine::new(group.rules);
-        let origin = Instant::now();
-        let state = State { machine, since: origin, found: None };
+    /// The condition of an endpoint of `group`. It is well until something says otherwise, unless an operator has drained
+    /// an endpoint of this name.
+    pub(crate) fn new(endpoint: &Arc<str>, group: &Arc<EndpointGroup>) -> Arc<Self> {
+        let (machine, origin) = (Machine::new(group.rules), Instant::now());
+        let state = State { machine, since: origin, found: None, checks: (0, 0) };
         let condition = Arc::new(Self {
-            endpoint,
             group: Arc::clone(group),
             ejection: group.rules.ejection,
             origin,
@@ -215,11 +228,24 @@ impl Condition {
             returned: AtomicU64::new(0),
             failures: AtomicU32::new(0),
             state: Mutex::new(state),
+            told: Mutex::new(Told::new(endpoint, group)),
         });
+        let switches = group.metrics.switches();
+        if switches.of(SwitchKind::Drain, &group.switch(endpoint)).is_set() {
+            condition.drain(origin);
+        }
         let mut members = group.lock();
         members.retain(|member| member.strong_count() > 0);
         members.push(Arc::downgrade(&condition));
         condition
+    }
+
+    /// Its endpoint is called this from now on.
+    pub(crate) fn rename(&self, endpoint: &Arc<str>) {
+        let up = self.is_well();
+        let mut told = self.told();
+        *told = Told::new(endpoint, &self.group);
+        told.set_up(up);
     }
 
     /// Whether it is to get attempts.
@@ -279,6 +305,9 @@ impl Condition {
     pub(crate) fn checked(&self, result: Result<(), Arc<str>>, now: Instant) {
         let good = result.is_ok();
         self.change(now, |state| {
+            let (passed, failed) = &mut state.checks;
+            let count = if good { passed } else { failed };
+            *count = count.saturating_add(1);
             state.found = result.err();
             state.machine.checked(good, now)
         });
@@ -298,7 +327,7 @@ impl Condition {
     pub(crate) fn state(&self, now: Instant) -> ConditionState {
         self.settle(now);
         let state = self.lock();
-        let State { machine, since, found } = &*state;
+        let State { machine, since, found, checks } = &*state;
         let standing = match machine.ejected() {
             _ if machine.is_drained() => Standing::Drained,
             _ if machine.is_unhealthy() => Standing::Unhealthy,
@@ -311,10 +340,9 @@ impl Condition {
             share: self.share(now),
             failures: self.failures.load(Ordering::Relaxed),
             ejections: machine.ejections(),
-            unhealthy: machine.is_unhealthy(),
             found: found.clone(),
             ejected: machine.ejected().map(|out| (out.until.duration_since(now), out.cause)),
-            drained: machine.is_drained(),
+            checks: *checks,
         }
     }
 
@@ -332,8 +360,7 @@ impl Condition {
             self.change(now, |state| state.machine.eject(cause, now));
             self.group.ejected.notify_one();
         } else {
-            let (upstream, endpoint) = (&self.group.upstream, &self.endpoint);
-            tracing::debug!(%upstream, %endpoint, cause = cause.as_str(), "An endpoint that fails stays in: too few are left.");
+            self.told().spared(cause, now);
         }
     }
 
@@ -358,37 +385,20 @@ impl Condition {
         let returned = state.machine.returned().map_or(0, |at| self.nanos(at).max(1));
         self.returned.store(returned, Ordering::Relaxed);
         self.out.store(out, Ordering::Relaxed);
-        let found = state.found.clone();
-        drop(state);
+        let told = self.told();
         for change in settled.into_iter().chain(changed) {
-            self.tell(change, found.as_deref());
+            told.tell(change, state.found.as_deref(), now);
         }
-    }
-
-    /// Logs a change.
-    fn tell(&self, change: Change, found: Option<&str>) {
-        let (upstream, endpoint) = (&self.group.upstream, &self.endpoint);
-        match change {
-            Change::Ejected(cause, time) => {
-                tracing::warn!(%upstream, %endpoint, cause = cause.as_str(), ?time, "An endpoint is ejected.");
-            }
-            Change::Unhealthy => {
-                tracing::warn!(%upstream, %endpoint, found, "An endpoint is unhealthy.");
-            }
-            Change::Readmitted => {
-                tracing::info!(%upstream, %endpoint, "An endpoint is used again.");
-            }
-            Change::Healthy => {
-                tracing::info!(%upstream, %endpoint, "An endpoint is healthy again.");
-            }
-            Change::Drained => tracing::info!(%upstream, %endpoint, "An endpoint is drained."),
-            Change::Restored => tracing::info!(%upstream, %endpoint, "An endpoint is restored."),
-        }
+        told.set_up(out == WELL);
     }
 
     fn nanos(&self, at: Instant) -> u64 {
         let since = at.saturating_duration_since(self.origin);
         u64::try_from(since.as_nanos()).unwrap_or(OPEN - 1)
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -23,11 +23,11 @@ fn health(healthy_after: u32, unhealthy_after: u32) -> Health {
 }
 
 fn group(health: Option<&Health>, ejection: Option<Ejection>) -> Arc<EndpointGroup> {
-    EndpointGroup::new("u".into(), health, ejection)
+    EndpointGroup::new("u".into(), health, ejection, &Metrics::new())
 }
 
 fn members(group: &Arc<EndpointGroup>, count: usize) -> Vec<Arc<Condition>> {
-    (0..count).map(|number| Condition::new(number.to_string().into(), group)).collect()
+    (0..count).map(|number| Condition::new(&number.to_string().into(), group)).collect()
 }
 
 /// Something that happens to an endpoint.
@@ -148,8 +148,11 @@ proptest! {
             }
             prop_assert_eq!(condition.is_well_at(now), model.well(&health, now), "after {:?}", happens);
             let state = condition.state(now);
-            prop_assert_eq!(state.unhealthy, !model.healthy(&health));
-            prop_assert_eq!(state.drained, model.drained);
+            let unhealthy = condition.lock().machine.is_unhealthy();
+            prop_assert_eq!(unhealthy, !model.healthy(&health));
+            prop_assert_eq!(condition.is_drained(), model.drained);
+            let (good, bad) = state.checks;
+            prop_assert_eq!(good + bad, model.checks.len() as u64);
             prop_assert_eq!(state.ejected.is_some(), model.ejected(now));
             prop_assert_eq!(state.failures, model.failures);
             prop_assert_eq!(state.standing == Standing::Up, model.well(&health, now));
@@ -277,4 +280,44 @@ fn many_threads_eject_no_more_than_may_be() {
         });
         assert_eq!(all.iter().filter(|condition| condition.is_well_at(now)).count(), 2);
     }
+}
+
+#[test]
+fn what_happens_is_counted_and_shown() {
+    let metrics = Metrics::new();
+    let health = health(1, 2);
+    let rules = Some(ejection(1, 30, 30, 0.5));
+    let group = EndpointGroup::new("u".into(), Some(&health), rules, &metrics);
+    let all = members(&group, 2);
+    let shows = |line: &str| metrics.render().contains(line);
+    let now = Instant::now();
+    assert!(shows(r#"mwl_endpoint_up{endpoint="0",upstream="u"} 1"#));
+    assert!(shows(r#"mwl_endpoint_ejections_total{cause="status",endpoint="0",upstream="u"} 0"#));
+    all[0].report(Reported::Failure(Cause::ResponseTimeout), now);
+    assert!(shows(r#"mwl_endpoint_up{endpoint="0",upstream="u"} 0"#));
+    assert!(shows(
+        r#"mwl_endpoint_ejections_total{cause="responseTimeout",endpoint="0",upstream="u"} 1"#
+    ));
+    group.settle(now + SECOND * 30);
+    assert!(shows(r#"mwl_endpoint_up{endpoint="0",upstream="u"} 1"#));
+    for _ in 0..2 {
+        all[1].checked(Err("answered 500".into()), now);
+    }
+    assert!(shows(
+        r#"mwl_endpoint_ejections_total{cause="healthCheck",endpoint="1",upstream="u"} 1"#
+    ));
+    let state = all[1].state(now);
+    assert_eq!((state.found.as_deref(), state.checks), (Some("answered 500"), (0, 2)));
+    // It has another name, and is what it was.
+    all[1].rename(&"x".into());
+    assert!(shows(r#"mwl_endpoint_up{endpoint="x",upstream="u"} 0"#));
+}
+
+#[test]
+fn who_was_drained_before_it_was_there_is_drained() {
+    let metrics = Metrics::new();
+    let group = EndpointGroup::new("u".into(), None, None, &metrics);
+    metrics.switches().set(SwitchKind::Drain, &group.switch("1"), None);
+    let drained: Vec<_> = members(&group, 3).iter().map(|one| one.is_drained()).collect();
+    assert_eq!(drained, [false, true, false]);
 }

@@ -33,6 +33,7 @@ pub(super) use self::open::{NewConnection, open, read_to_end};
 use super::capacity::Place;
 use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
+use super::endpoints::{Visit, WorkerEndpoint};
 use super::origin::ResponseOrigin;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::{CountsSnapshot, STREAMS, Traffic};
@@ -49,7 +50,7 @@ pub(super) struct Http2Connection {
     pub(super) traffic: Arc<Traffic>,
     /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<ScriptedConnection>>,
-    pub(super) endpoint: usize,
+    pub(super) endpoint: Arc<WorkerEndpoint>,
     /// Where it leads.
     pub(super) origin: Origin,
     /// The address that it leads to, if it was opened here.
@@ -74,6 +75,8 @@ pub(super) struct Origin {
     /// The scheme.
     pub(super) scheme: Scheme,
     /// The endpoint's name in messages.
+    pub(super) endpoint: Arc<str>,
+    /// Its `Host`.
     pub(super) authority: Arc<str>,
 }
 
@@ -81,12 +84,14 @@ pub(super) struct Origin {
 #[derive(Debug, Default)]
 pub(super) struct Http2Connections {
     open: Vec<Arc<Http2Connection>>,
-    /// Connects in progress, as long as anybody waits for them.
-    dialing: Vec<(usize, WeakShared<Dial>)>,
+    /// Connects in progress, by the id of the endpoint, as long as anybody waits for them.
+    dialing: Vec<(u64, WeakShared<Dial>)>,
 }
 
 /// A connect that several tasks can await.
 type Dial = BoxFuture<'static, Dialed>;
+/// The same.
+pub(super) type SharedDial = SharedFuture<Dial>;
 /// Its result.
 pub(super) type Dialed = Result<Arc<Http2Connection>, ConnectError>;
 
@@ -96,20 +101,20 @@ pub(super) struct StreamSlot {
     shared: Arc<Http2Connection>,
     /// The connection's byte counts when the request was handed over, until it is answered.
     asked: Option<CountsSnapshot>,
-    /// Its request's place at the upstream.
-    place: Option<Place>,
+    /// Its request's place at the upstream, and its visit to the endpoint.
+    place: Option<(Place, Visit)>,
 }
 
 impl Http2Connection {
     /// A new connection without requests.
     pub(super) fn new(
         opened: NewHttp2,
-        endpoint: usize,
         origin: Origin,
         limits: ExchangeLimits,
         metrics: Arc<UpstreamMetrics>,
     ) -> Self {
-        let NewHttp2 { opened: NewConnection { sender, traffic, carried }, peer, line } = opened;
+        let NewHttp2 { opened, endpoint, peer, line } = opened;
+        let NewConnection { sender, traffic, carried } = opened;
         metrics.opened();
         metrics.to_idle();
         Self {
@@ -170,7 +175,7 @@ impl Origin {
     pub(super) fn response(&self) -> ResponseOrigin {
         ResponseOrigin {
             upstream: Arc::clone(&self.upstream),
-            endpoint: Arc::clone(&self.authority),
+            endpoint: Arc::clone(&self.endpoint),
         }
     }
 }
@@ -184,8 +189,8 @@ impl Drop for Http2Connection {
 
 impl StreamSlot {
     /// The same, with its request's place at the upstream.
-    pub(super) fn holding(mut self, place: Place) -> Self {
-        self.place = Some(place);
+    pub(super) fn holding(mut self, place: Place, visit: Visit) -> Self {
+        self.place = Some((place, visit));
         self
     }
 
@@ -194,7 +199,7 @@ impl StreamSlot {
         &self.shared
     }
 
-    /// The scheme and the endpoint's name in messages.
+    /// The scheme and the endpoint's `Host`.
     pub(super) fn origin(&self) -> (Scheme, &str) {
         let Origin { scheme, authority, .. } = &self.shared.origin;
         (scheme.clone(), authority)
@@ -246,24 +251,25 @@ impl Drop for StreamSlot {
 }
 
 impl Http2Connections {
-    /// A stream on an existing connection to `endpoint`. Closed connections are dropped.
-    pub(super) fn place(&mut self, endpoint: usize) -> Option<StreamSlot> {
+    /// A stream on an existing connection to the endpoint with this id. Closed connections are dropped.
+    pub(super) fn place(&mut self, endpoint: u64) -> Option<StreamSlot> {
         self.open.retain(|shared| shared.is_usable());
-        let mut there = self.open.iter().filter(|shared| shared.endpoint == endpoint);
+        let mut there = self.open.iter().filter(|shared| shared.endpoint.id == endpoint);
         there.find_map(Http2Connection::take)
     }
 
-    /// The connect to `endpoint` in progress, or else the one that `dial` starts.
-    pub(super) fn dial(
-        &mut self,
-        endpoint: usize,
-        dial: impl FnOnce() -> Dial,
-    ) -> SharedFuture<Dial> {
-        let under_way = |(to, dial): &(usize, WeakShared<Dial>)| {
+    /// The connect to `endpoint` in progress.
+    pub(super) fn dialing(&self, endpoint: u64) -> Option<SharedDial> {
+        let under_way = |(to, dial): &(u64, WeakShared<Dial>)| {
             let dial = dial.upgrade().filter(|dial| dial.peek().is_none());
             dial.filter(|_| *to == endpoint)
         };
-        if let Some(dial) = self.dialing.iter().find_map(under_way) {
+        self.dialing.iter().find_map(under_way)
+    }
+
+    /// The connect to `endpoint` in progress, or else the one that `dial` starts.
+    pub(super) fn dial(&mut self, endpoint: u64, dial: impl FnOnce() -> Dial) -> SharedDial {
+        if let Some(dial) = self.dialing(endpoint) {
             return dial;
         }
         self.dialing.retain(|(to, dial)| *to != endpoint && dial.upgrade().is_some());

@@ -1,7 +1,13 @@
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::time::Duration;
+
 use super::*;
 use crate::proxy::io::Io;
 use crate::proxy::upstream::IdleConnection;
+use crate::proxy::upstream::endpoints::Tried;
 use crate::proxy::upstream::h1::Http1Connection;
+use crate::proxy::upstream::name_cache::FRESH;
 use crate::proxy::upstream::shared::UpstreamRegistry;
 use crate::proxy::upstream::testing::settings;
 use crate::telemetry::metrics::Metrics;
@@ -10,88 +16,12 @@ fn addresses(of: &[&str]) -> Addresses {
     of.iter().map(|address| address.parse().unwrap()).collect()
 }
 
-/// Whether a connection to `peer` leads to this endpoint.
-fn lead(names: &NameCache, endpoint: usize, peer: &str) -> bool {
-    names.lead(endpoint, Some(peer.parse().unwrap()))
-}
-
-fn names() -> NameCache {
-    NameCache::new(Arc::new(System), 2)
-}
-
 #[test]
 fn families_take_turns_and_an_address_comes_once() {
     let found = addresses(&["[::1]:80", "[::2]:80", "[::1]:80", "[::3]:80", "1.1.1.1:80"]);
     let wanted = addresses(&["[::1]:80", "1.1.1.1:80", "[::2]:80", "[::3]:80"]);
     assert_eq!(in_turn(&found), wanted);
     assert_eq!(in_turn(&[]), addresses(&[]));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_connection_leads_astray_once_its_address_is_gone() {
-    let names = names();
-    let now = Instant::now();
-    let (old, new) = (addresses(&["127.0.0.2:80", "[::1]:80"]), addresses(&["127.0.0.3:80"]));
-    names.looked_up(0, 1, Some(&old), now);
-    assert!(lead(&names, 0, "127.0.0.9"), "nothing has changed yet");
-    // The same addresses in another order are no change.
-    names.looked_up(0, 1, Some(&addresses(&["[::1]:80", "127.0.0.2:80"])), now);
-    assert!(lead(&names, 0, "127.0.0.9"));
-    names.looked_up(0, 1, Some(&new), now);
-    assert!(!lead(&names, 0, "127.0.0.2"));
-    assert!(lead(&names, 0, "127.0.0.3"));
-    assert!(names.lead(0, None), "nobody knows where it leads");
-    assert!(lead(&names, 1, "127.0.0.2"), "another endpoint's");
-    // A failure says nothing about addresses.
-    names.looked_up(0, 1, None, now);
-    assert!(lead(&names, 0, "127.0.0.3"));
-}
-
-#[tokio::test(start_paused = true)]
-async fn names_that_were_found_are_looked_up_again_when_they_are_old() {
-    let names = names();
-    let now = Instant::now();
-    assert_eq!(names.due(now), (vec![], None));
-    names.looked_up(1, 1, None, now);
-    assert_eq!(names.due(now), (vec![], None), "it was never found");
-    names.looked_up(0, 1, Some(&addresses(&["127.0.0.2:80"])), now);
-    let then = now + FRESH;
-    assert_eq!(names.due(now), (vec![], Some(then)));
-    assert_eq!(names.due(then), (vec![0], Some(then + FRESH)));
-    // A failed lookup counts too.
-    names.looked_up(0, 1, None, then);
-    assert_eq!(names.due(then), (vec![], Some(then + FRESH)));
-}
-
-#[tokio::test(start_paused = true)]
-async fn those_who_wait_at_the_same_time_share_a_look_up() {
-    let (names, now, patience) = (names(), Instant::now(), Duration::from_secs(1));
-    let found = addresses(&["127.0.0.2:80"]);
-    let seen = Mutex::new(Vec::new());
-    let look_up = |endpoint, now| {
-        let begin = |number| {
-            seen.lock().unwrap().push((endpoint, number));
-            std::future::pending().boxed()
-        };
-        let Waiting { lookups, until, known } = names.look_up(endpoint, (now, patience), begin);
-        (lookups.len(), until.map(|until| until - now), known)
-    };
-    let at = |millis| now + Duration::from_millis(millis);
-    let left = |millis| Some(Duration::from_millis(millis));
-    assert_eq!(look_up(0, at(0)), (1, left(1000), None));
-    assert_eq!(look_up(0, at(900)), (1, left(100), None));
-    assert_eq!(look_up(1, at(900)), (1, left(1000), None));
-    // One that hangs gets company, but never a third.
-    assert_eq!(look_up(0, at(1000)), (2, None, None));
-    assert_eq!(look_up(0, at(9000)), (2, None, None));
-    assert_eq!(*seen.lock().unwrap(), [(0, 1), (1, 1), (0, 2)]);
-    // The second one ends. Its addresses help those who come while the first still hangs.
-    names.looked_up(0, 2, Some(&found), at(9000));
-    assert_eq!(look_up(0, at(9000)), (2, left(1000), Some(Arc::clone(&found))));
-    // What the first finds at last is older.
-    names.looked_up(0, 1, Some(&addresses(&["127.0.0.9:80"])), at(9100));
-    assert_eq!(look_up(0, at(9100)), (1, left(900), Some(found)));
-    assert_eq!(*seen.lock().unwrap(), [(0, 1), (1, 1), (0, 2), (0, 3)]);
 }
 
 /// Resolves to what the test sets.
@@ -134,7 +64,7 @@ fn resolved_by(resolver: Arc<dyn Resolve>) -> Arc<Upstream> {
 /// Which lookup's addresses a connect uses, and after how many milliseconds.
 async fn used(upstream: &Arc<Upstream>) -> (u8, u128) {
     let begun = Instant::now();
-    let found = upstream.addresses(0, &upstream.settings.endpoints[0]).await.unwrap();
+    let found = upstream.addresses(0).await.unwrap();
     let IpAddr::V4(address) = found[0].ip() else { panic!("{found:?}") };
     (address.octets()[3], begun.elapsed().as_millis())
 }
@@ -158,20 +88,50 @@ async fn a_look_up_that_hangs_gets_company_and_the_last_addresses_serve_meanwhil
 async fn an_idle_connection_goes_when_a_later_look_up_leaves_its_address_out() {
     let resolver = Arc::new(Scripted(Mutex::new(addresses(&["127.0.0.2:80", "127.0.0.3:80"]))));
     let upstream = resolved_by(Arc::clone(&resolver) as _);
-    upstream.addresses(0, &upstream.settings.endpoints[0]).await.unwrap();
+    upstream.addresses(0).await.unwrap();
     let mut far = Vec::new();
-    for peer in ["127.0.0.2", "127.0.0.3"] {
+    for peer in ["127.0.0.2:80", "127.0.0.3:80"] {
         let (near, other) = tokio::io::duplex(64);
         far.push(other);
         let conn = Http1Connection::new(Io::Other(Box::new(near)), upstream.settings.heads);
-        let peer = Some(peer.parse().unwrap());
+        let peer: SocketAddr = peer.parse().unwrap();
+        let endpoint = upstream.at(&upstream.pick(&Tried::default(), None).unwrap(), peer);
         upstream.metrics.opened();
-        upstream.park(IdleConnection { conn, endpoint: 0, peer, line: None });
+        upstream.park(IdleConnection { conn, endpoint, peer: Some(peer.ip()), line: None });
     }
     *resolver.0.lock().unwrap() = addresses(&["127.0.0.3:80"]);
     tokio::time::sleep(FRESH.mul_f64(0.99)).await;
     assert_eq!(upstream.lock().len(), 2);
     tokio::time::sleep(FRESH.mul_f64(0.02)).await;
     assert_eq!(upstream.lock().len(), 1);
-    assert!(upstream.at_hand(0, Instant::now()).is_some());
+    let left = upstream.pick(&Tried::default(), None).unwrap();
+    assert_eq!(&**left.name(), "u.test:80");
+    assert!(upstream.at_hand(&left, Instant::now()).is_some());
+}
+
+/// What is known about endpoints stays when their name is not found, and is shared by the workers.
+#[tokio::test(start_paused = true)]
+async fn a_failed_look_up_leaves_the_endpoints() {
+    let resolver = Arc::new(Scripted(Mutex::new(addresses(&["127.0.0.2:80", "127.0.0.3:80"]))));
+    let upstream = resolved_by(Arc::clone(&resolver) as _);
+    let other =
+        Arc::new(Upstream::new(Arc::clone(&upstream.common), Arc::clone(&resolver) as _, None));
+    let first = upstream.pick(&Tried::default(), None).unwrap();
+    assert!(first.address.is_none());
+    upstream.look(&first).await.unwrap();
+    *resolver.0.lock().unwrap() = addresses(&[]);
+    let chosen = other.pick(&Tried::default(), None).unwrap();
+    assert!(chosen.address.is_some());
+    other.look(&chosen).await.unwrap();
+    assert_eq!(upstream.common.endpoints.present().len(), 2);
+    assert!(!chosen.is_gone() && first.is_gone());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_has_a_thousand_endpoints_at_most() {
+    let address = |at: u32| SocketAddr::from((std::net::Ipv4Addr::from_bits(at), 80));
+    let found = (0x0a00_0000..0x0a00_07d0).map(address);
+    let upstream = resolved_by(Arc::new(Scripted(Mutex::new(found.collect()))));
+    upstream.addresses(0).await.unwrap();
+    assert_eq!(upstream.common.endpoints.present().len(), MOST_ADDRESSES);
 }

@@ -13,12 +13,7 @@ impl Model {
         completion: Option<(usize, bool)>,
         received: &Json,
     ) -> Rise {
-        let dispatches: Vec<(&Call, Json)> = match form {
-            Form::Over(elements, call) => {
-                elements.iter().map(|element| (call, json!(element))).collect()
-            }
-            Form::Calls(calls) => calls.iter().map(|call| (call, received.clone())).collect(),
-        };
+        let dispatches = dispatches(form, received);
         let hurries = dispatches.iter().any(|(call, _)| call.target.hurries());
         let count = dispatches.len();
         let (wanted, wait) = completion.unwrap_or((count, true));
@@ -36,6 +31,7 @@ impl Model {
                 if let Some((at, owner)) = interrupted
                     && at < end
                 {
+                    self.meets(at, owner);
                     self.now = end;
                     return self.unwind(owner, true, vec![]);
                 }
@@ -61,6 +57,7 @@ impl Model {
             if let Some((at, owner)) = interruption
                 && at < end
             {
+                self.meets(at, owner);
                 self.now = self.now.max(at);
                 let unwind = self.unwind(owner, true, vec![]);
                 let Rise::Unwind { chain, .. } = &unwind else {
@@ -128,5 +125,15 @@ impl Model {
             self.began.append(&mut alone.began);
         }
         end
+    }
+}
+
+/// The calls of a `Gather`, each with its input.
+fn dispatches<'f>(form: &'f Form, received: &Json) -> Vec<(&'f Call, Json)> {
+    match form {
+        Form::Over(elements, call) => {
+            elements.iter().map(|element| (call, json!(element))).collect()
+        }
+        Form::Calls(calls) => calls.iter().map(|call| (call, received.clone())).collect(),
     }
 }

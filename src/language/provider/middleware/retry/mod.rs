@@ -14,9 +14,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use self::backoff::Backoff;
-use crate::language::code::CodePattern;
 use crate::language::matcher::Matcher;
-use crate::language::outcome::{Failure, FailureType};
+use crate::language::outcome::Failure;
 use crate::language::provider::action::{
     Ascent, Asker, DelaySource, Entry, EntryState, Feed, Reentry,
 };
@@ -264,7 +263,7 @@ impl Middleware for Retry {
 
 impl Policy {
     fn read(written: &Value) -> Result<Self, Failure> {
-        let matcher = matcher(&written.get("match").unwrap_or_default())?;
+        let matcher = Matcher::read(&written.get("match").unwrap_or_default())?;
         let attempts = written.get("attempts").unwrap_or_default();
         let attempts = attempts
             .as_u64()
@@ -346,35 +345,6 @@ fn exhausted(runs: u32, policy: usize, ending: Ending) -> Failure {
 fn shown(length: Duration) -> Span {
     let millis = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     Span::from_duration(Duration::from_millis(millis))
-}
-
-/// Reads a matcher from a value, which an expression or a literal made.
-fn matcher(written: &Value) -> Result<Matcher, Failure> {
-    let list = |name| match written.get(name) {
-        None => Ok(None),
-        Some(value) => {
-            let texts = value.as_array().into_iter().flat_map(Array::iter);
-            let texts: Option<Vec<_>> =
-                texts.map(|text| text.as_str().map(str::to_owned)).collect();
-            match texts.filter(|texts| !texts.is_empty()) {
-                Some(texts) => Ok(Some(texts)),
-                None => Err(wrong(name, "a list of at least one string", value)),
-            }
-        }
-    };
-    let code = |code: String| {
-        CodePattern::parse(&code).map_err(|error| {
-            Failure::validation(error.to_string(), "/match/codes", Value::string(code))
-        })
-    };
-    let ty = |ty: String| {
-        FailureType::parse(&ty)
-            .ok_or_else(|| wrong("types", "a list of non-success types", Value::string(ty)))
-    };
-    let codes = list("codes")?.map(|codes| codes.into_iter().map(code).collect()).transpose()?;
-    let types = list("types")?.map(|types| types.into_iter().map(ty).collect()).transpose()?;
-    let retryable = written.get("retryable").as_ref().and_then(Value::as_bool);
-    Ok(Matcher { codes, types, retryable })
 }
 
 fn span(name: &str, written: &Value) -> Result<Span, Failure> {

@@ -1,0 +1,316 @@
+//! `concurrency-limit`: how many runs of its inner scope go on at once; others wait in turn, or are refused.
+//!
+//! Each entry has a limit of its own, for the process, or one for each key. A place is given back however its run ends: it
+//! is in the entry's state.
+
+mod gradient;
+mod keyed;
+mod places;
+mod settings;
+
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use self::keyed::Keyed;
+use self::places::{Admission, Place, Places, Went};
+use self::settings::Settings;
+use super::failures::{Verdict, judge};
+use super::states::States;
+use super::{Own, written};
+use crate::language::outcome::Failure;
+use crate::language::provider::{
+    Arguments, Ascent, Asked, Asker, Asking, Contract, Draws, Entry, EntryState, Installation,
+    Middleware, Phase, Prepared, Role, Surroundings, WrittenEntry,
+};
+use crate::language::temporal::Span;
+use crate::language::value::Value;
+use crate::proxy::meaning::concurrency_limit::FULL;
+use crate::source::{Diagnostic, Diagnostics, Node};
+
+pub(super) const OWN: Own = Own { make };
+
+static CONTRACT: LazyLock<Contract> =
+    LazyLock::new(|| Contract::embedded(include_str!("concurrency-limit.v1.json")));
+
+/// The `concurrency-limit` middleware.
+#[derive(Debug)]
+struct ConcurrencyLimit {
+    states: Arc<States<Settings, Limits>>,
+    /// Where this instance stands, unless it is the catalog's.
+    installed: Option<Installed>,
+}
+
+/// The places of an entry.
+#[derive(Debug)]
+enum Limits {
+    One(Arc<Places>),
+    Each(Box<Keyed>),
+}
+
+/// An entry.
+#[derive(Debug)]
+struct Installed {
+    limits: Arc<Limits>,
+    /// Whether it stands in the stack of a cleanup: elsewhere it lets cleanups pass.
+    cleanup: bool,
+}
+
+/// What `onEntry` gets.
+#[derive(Debug)]
+struct LimitArguments {
+    settings: Option<Settings>,
+    key: Option<Arc<str>>,
+}
+
+/// What a run that got no place found.
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    limit: usize,
+    waiting: usize,
+    waited: Option<Duration>,
+}
+
+fn make(_draws: Draws) -> Arc<dyn Middleware> {
+    Arc::new(ConcurrencyLimit { states: Arc::default(), installed: None })
+}
+
+impl Limits {
+    fn new(settings: Settings) -> Self {
+        if settings.keyed {
+            Self::Each(Box::new(Keyed::new(settings)))
+        } else {
+            Self::One(Arc::new(Places::new(&settings)))
+        }
+    }
+
+    fn of(&self, with: &Prepared) -> Arc<Places> {
+        match self {
+            Self::One(places) => Arc::clone(places),
+            Self::Each(keyed) => {
+                let with = with.downcast_ref::<LimitArguments>();
+                keyed.of(with.and_then(|with| with.key.as_deref()).unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl Refused {
+    fn of(places: &Places, waited: Option<Duration>) -> Self {
+        Self { limit: places.limit(), waiting: places.waiting(), waited }
+    }
+
+    /// Emits its failure.
+    fn entry(self) -> Entry {
+        let Self { limit, waiting, waited } = self;
+        let number = |count: usize| Value::from(u32::try_from(count).unwrap_or(u32::MAX));
+        let mut details = vec![("limit", number(limit)), ("waiting", number(waiting))];
+        let mut message = format!("{limit} at once is the limit");
+        if let Some(waited) = waited {
+            let waited = Span::from_duration(waited).to_string();
+            message = format!("{message}, and no place became free within {waited}");
+            details.push(("waited", Value::string(waited)));
+        } else if waiting > 0 {
+            message = format!("{message}, and {waiting} wait");
+        }
+        let failure = Failure::error(FULL, message).with_retryable(true);
+        Entry::Substitute(failure.with_details(Value::object(details)).into())
+    }
+}
+
+impl ConcurrencyLimit {
+    /// The entry, if it acts for whoever asks.
+    fn acting(&self, asker: Asker<'_>) -> Option<&Installed> {
+        let acts = |installed: &&Installed| installed.cleanup || asker.role == Role::Step;
+        self.installed.as_ref().filter(acts)
+    }
+}
+
+impl Middleware for ConcurrencyLimit {
+    fn contract(&self) -> &Contract {
+        &CONTRACT
+    }
+
+    fn prepare(&self, phase: Phase, with: &Value) -> Result<Prepared, Failure> {
+        if phase != Phase::Entry {
+            return Ok(Arc::new(()));
+        }
+        let key = written::text(with, "key")?;
+        // What is installed has read the rest.
+        let read = || Settings::read(with, with.get("key").is_some());
+        let settings = self.installed.is_none().then(read).transpose()?;
+        Ok(Arc::new(LimitArguments { settings, key }))
+    }
+
+    fn keeps_state(&self) -> bool {
+        true
+    }
+
+    fn installed(
+        &self,
+        at: &Installation<'_>,
+        found: &mut Diagnostics,
+    ) -> Option<Arc<dyn Middleware>> {
+        let with = at.literals(&["key"]).map_err(|wrong| found.push(wrong)).ok()?;
+        let keyed = with.get("key").is_some() || !at.computed.is_empty();
+        let settings = Settings::read(with, keyed);
+        // Of a `with` without expressions it has been reported.
+        let report = |wrong: Failure| {
+            if !at.computed.is_empty() {
+                let message = wrong.message.as_deref().unwrap_or_default();
+                found.push(Diagnostic::error("invalid-with", at.span, message));
+            }
+        };
+        let settings = settings.map_err(report).ok()?;
+        let limits = self.states.state(at, None, &settings, || Limits::new(settings));
+        let installed = Installed { limits: limits.ok()?, cleanup: at.cleanup };
+        let states = Arc::clone(&self.states);
+        Some(Arc::new(Self { states, installed: Some(installed) }))
+    }
+
+    fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
+        let argument = |name| entry.argument(Phase::Entry, name);
+        let queue = argument("queue").map(Node::as_number);
+        let none = queue.is_none_or(|queue| queue == Some(0.0));
+        if let Some(wait) = argument("wait").filter(|_| none) {
+            let message = "nothing ever waits here: there is no `queue`";
+            let help = "write how many may wait (`queue`), or remove `wait`";
+            found.push(Diagnostic::warning("idle-wait", wait.span, message).with_help(help));
+        }
+    }
+
+    fn review(
+        &self,
+        entry: WrittenEntry<'_>,
+        config: &Prepared,
+        around: Surroundings<'_>,
+        found: &mut Diagnostics,
+    ) {
+        let settings = config.downcast_ref::<LimitArguments>().and_then(|with| with.settings);
+        let waits = settings.filter(|settings| settings.queue > 0);
+        let place = entry.argument(Phase::Entry, "wait");
+        if let (Some(settings), Some((bound, outer)), Some(place)) = (waits, around.bound, place)
+            && bound < settings.wait
+        {
+            let bound = Span::from_duration(bound);
+            let message =
+                format!("this wait never ends by itself: a bound around it fires after {bound}");
+            let diagnostic = Diagnostic::warning("idle-wait", place.span, message);
+            let help = "wait for less than the bound around it";
+            found.push(diagnostic.with_related(outer, "the bound around it").with_help(help));
+        }
+    }
+
+    fn describe(&self, phase: Phase, arguments: Arguments<'_>) -> Option<String> {
+        match (phase, arguments) {
+            (Phase::Entry, Arguments::Prepared(with)) => {
+                Some(with.downcast_ref::<LimitArguments>()?.settings?.words())
+            }
+            _ => None,
+        }
+    }
+
+    fn on_entry(
+        &self,
+        state: &mut EntryState,
+        with: &Prepared,
+        asker: Asker<'_>,
+    ) -> Result<Entry, Failure> {
+        let Some(installed) = self.acting(asker) else {
+            return Ok(Entry::Proceed);
+        };
+        let places = installed.limits.of(with);
+        Ok(match places.ask() {
+            Admission::Place(place) => {
+                state.own = Some(Box::new(place));
+                Entry::Proceed
+            }
+            Admission::Queued(waiting) => {
+                let since = tokio::time::Instant::now();
+                Entry::Ask(Asking::new(async move {
+                    let Some(place) = waiting.place().await else {
+                        let refused = Refused::of(&places, Some(since.elapsed()));
+                        return Asked { wants: refused.entry(), own: Some(Box::new(refused)) };
+                    };
+                    Asked { wants: Entry::Proceed, own: Some(Box::new(place)) }
+                }))
+            }
+            Admission::Full => {
+                let refused = Refused::of(&places, None);
+                state.own = Some(Box::new(refused));
+                refused.entry()
+            }
+        })
+    }
+
+    fn on_success(
+        &self,
+        state: &mut EntryState,
+        _with: &Prepared,
+        _value: &Value,
+        _asker: Asker<'_>,
+    ) -> Result<Ascent, Failure> {
+        if let Some(place) = place(state) {
+            place.ended(Went::Well);
+        }
+        Ok(Ascent::Pass)
+    }
+
+    fn on_failure(
+        &self,
+        state: &mut EntryState,
+        _with: &Prepared,
+        failure: &Arc<Failure>,
+        _asker: Asker<'_>,
+    ) -> Result<Ascent, Failure> {
+        if let Some(place) = place(state).filter(|place| place.is_timed()) {
+            match judge(None, failure) {
+                Verdict::Worked => place.ended(Went::Well),
+                Verdict::Failed => place.ended(Went::Badly),
+                Verdict::Nothing => {}
+            }
+        }
+        Ok(Ascent::Pass)
+    }
+
+    fn decision(&self, state: &EntryState) -> Option<String> {
+        let own = state.own.as_ref()?;
+        if let Some(place) = own.downcast_ref::<Place>() {
+            let (taken, limit) = place.of();
+            let waited = place
+                .waited
+                .map(|waited| format!(" after a wait of {}", Span::from_duration(waited)));
+            let waited = waited.unwrap_or_default();
+            return Some(format!("lets this run through{waited} ({taken} of {limit} at once)"));
+        }
+        let Refused { limit, waiting, waited } = own.downcast_ref()?;
+        let after =
+            waited.map(|waited| format!(" after a wait of {}", Span::from_duration(waited)));
+        let after = after.unwrap_or_default();
+        Some(format!("refuses this run{after} ({limit} at once, {waiting} wait)"))
+    }
+
+    fn metadata(&self, state: &EntryState, member: &str) -> Option<Value> {
+        let own = state.own.as_ref()?;
+        let place = own.downcast_ref::<Place>();
+        let refused = own.downcast_ref::<Refused>();
+        match member {
+            "limit" => {
+                let limit = place.map(|place| place.of().1).or_else(|| Some(refused?.limit))?;
+                Some(Value::from(u32::try_from(limit).unwrap_or(u32::MAX)))
+            }
+            "waited" => {
+                let waited = place.and_then(|place| place.waited);
+                let waited = waited.or_else(|| refused?.waited)?;
+                Some(Value::string(Span::from_duration(waited).to_string()))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn place(state: &mut EntryState) -> Option<&mut Place> {
+    state.own.as_mut()?.downcast_mut()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! The endpoint of an attempt: chosen at its beginning, and again where a lookup changes what there is to choose from.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use tokio::time::Instant;
+
+use super::hash_key;
+use crate::language::provider::Dispatch;
+use crate::proxy::request::exchange::Exchange;
+use crate::proxy::settings::Balance;
+use crate::proxy::upstream::Upstream;
+use crate::proxy::upstream::condition::Reported;
+use crate::proxy::upstream::endpoints::WorkerEndpoint;
+
+/// The endpoint that an attempt is sent to. Unless it succeeds, the execution's next attempts prefer others: also where
+/// this one is interrupted, and dropped.
+pub(super) struct Chosen<'a> {
+    exchange: &'a Exchange,
+    /// The upstream, and its index.
+    upstream: &'a Upstream,
+    index: usize,
+    /// For `hash`.
+    key: Option<String>,
+    first: Arc<WorkerEndpoint>,
+    /// The one to which a connection was made instead.
+    reached: OnceLock<Arc<WorkerEndpoint>>,
+    /// Whether nothing is to be held against it.
+    spared: AtomicBool,
+}
+
+impl<'a> Chosen<'a> {
+    /// The endpoint for `dispatch`. `None` if the upstream has none, which its configuration does not allow.
+    pub(super) fn new(
+        dispatch: &Dispatch<'_>,
+        exchange: &'a Exchange,
+        (index, upstream): (usize, &'a Upstream),
+    ) -> Option<Self> {
+        let key = match &upstream.settings.balance {
+            Balance::Hash(key) => hash_key::evaluate(key, dispatch, exchange),
+            Balance::LeastRequest | Balance::RoundRobin | Balance::Random => None,
+        };
+        let first = exchange.pick(index, upstream, key.as_deref())?;
+        let (reached, spared) = (OnceLock::new(), AtomicBool::new(false));
+        Some(Self { exchange, upstream, index, key, first, reached, spared })
+    }
+
+    /// The endpoint.
+    pub(super) fn get(&self) -> &Arc<WorkerEndpoint> {
+        self.reached.get().unwrap_or(&self.first)
+    }
+
+    /// Another one, because a lookup has changed which there are.
+    pub(super) fn again(&self) -> Option<Arc<WorkerEndpoint>> {
+        self.forget();
+        self.exchange.pick(self.index, self.upstream, self.key.as_deref())
+    }
+
+    /// The connection leads to `endpoint`. Returns whether that is news.
+    pub(super) fn reach(&self, endpoint: &Arc<WorkerEndpoint>) -> bool {
+        if self.get().id == endpoint.id {
+            return false;
+        }
+        self.forget();
+        self.exchange.tried(self.index, |tried| tried.begin(endpoint.id));
+        self.reached.set(Arc::clone(endpoint)).is_ok()
+    }
+
+    /// Tells how the attempt ended.
+    pub(super) fn report(&self, reported: Reported) {
+        self.get().report(reported, Instant::now());
+    }
+
+    /// Nothing is to be held against the endpoint.
+    pub(super) fn spare(&self) {
+        if !self.spared.swap(true, Ordering::Relaxed) {
+            self.forget();
+        }
+    }
+
+    fn forget(&self) {
+        if self.upstream.only().is_none() {
+            self.exchange.tried(self.index, |tried| tried.forget(self.get().id));
+        }
+    }
+}
+
+impl Drop for Chosen<'_> {
+    fn drop(&mut self) {
+        if self.upstream.only().is_none() && !self.spared.load(Ordering::Relaxed) {
+            self.exchange.tried(self.index, |tried| tried.fail(self.get().id));
+        }
+    }
+}

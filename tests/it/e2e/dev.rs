@@ -1,0 +1,112 @@
+//! `run --upstream`: the proxy at a laptop.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::support::client::{get, post};
+use crate::support::origin::{Origin, Port, answer};
+use crate::support::program::{Directory, Program, command, run};
+
+const ANY: [&str; 4] = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+
+fn dev(upstream: &str, more: &[&str]) -> Program {
+    let arguments = [&["run", "--upstream", upstream], &ANY[..], more].concat();
+    Program::spawn(command(&arguments))
+}
+
+fn line(program: &Program, begin: &str) -> String {
+    program.line(begin, |line| line.starts_with(begin).then(|| line.to_owned()))
+}
+
+#[test]
+fn each_request_has_a_line_with_its_attempts() {
+    let origin = Origin::script([
+        answer(429, &[("Retry-After", "0")], ""),
+        answer(200, &[], "fine"),
+        answer(503, &[], ""),
+    ]);
+    let program = dev(&format!("http://{}", origin.address), &[]);
+    let (address, _) = program.addresses();
+    assert_eq!(get(address, "/report?secret=1").text(), "fine");
+    let told = line(&program, "GET /report 200 ");
+    assert!(told.ends_with("  429 +0 s(delay) 200"), "{told}");
+    assert!(!told.contains("secret") && !told.contains('\u{1b}'), "{told}");
+    assert_eq!(post(address, "/charge", "{}").status, 503);
+    let told = line(&program, "POST /charge 503 ");
+    assert!(told.ends_with("  503  Provider.Call.Http.Unavailable"), "{told}");
+}
+
+#[test]
+fn a_service_that_is_not_there_is_told_to_the_client_and_on_the_line() {
+    let port = Port::hold();
+    let program = dev(&format!("http://{}", port.address), &[]);
+    let (address, admin) = program.addresses();
+    let got = get(address, "/a");
+    assert_eq!(got.status, 502);
+    assert!(got.text().contains("refused the connection"), "failures are exposed: {}", got.text());
+    let told = line(&program, "GET /a 502 ");
+    assert!(told.contains("  ConnectionFailed +"), "{told}");
+    assert_eq!(get(admin, "/readyz").status, 200);
+}
+
+#[test]
+fn faults_are_injected_and_retried() {
+    let origin = Origin::always(answer(200, &[], "fine"));
+    let program = dev(&format!("http://{}", origin.address), &["--fault", "503=100%"]);
+    let (address, _) = program.addresses();
+    assert_eq!(get(address, "/a").status, 503);
+    assert_eq!(origin.count(), 0);
+    let told = line(&program, "GET /a 503 ");
+    assert!(told.contains("Fault.Injected"), "{told}");
+}
+
+#[test]
+fn lines_may_be_switched_off_and_a_file_has_none_in_a_pipe() {
+    let origin = Origin::always(answer(200, &[], "fine"));
+    let upstream = format!("http://{}", origin.address);
+    let mut program = dev(&upstream, &["--lines", "never"]);
+    let (address, _) = program.addresses();
+    assert_eq!(get(address, "/a").status, 200);
+    program.signal("TERM");
+    assert!(program.exit().success());
+    assert!(!program.lines().iter().any(|line| line.starts_with("GET ")));
+
+    let directory = Directory::new();
+    let arguments = [&["run", "--upstream", &upstream, "--print-config"], &ANY[..]].concat();
+    let printed = run(&arguments);
+    let file = directory.write("proxy.yaml", &String::from_utf8(printed.stdout).unwrap());
+    let file = file.to_str().unwrap();
+    for (more, wanted) in [(&[][..], false), (&["--lines", "always"], true)] {
+        let mut program = Program::spawn(command(&[&["run", "-c", file], more].concat()));
+        let (address, _) = program.addresses();
+        assert_eq!(get(address, "/a").status, 200);
+        program.signal("TERM");
+        assert!(program.exit().success());
+        assert_eq!(program.lines().iter().any(|line| line.starts_with("GET /a 200")), wanted);
+    }
+}
+
+/// On a terminal, which `script` (util-linux) provides.
+#[test]
+fn on_a_terminal_lines_have_colours_unless_nobody_wants_them() {
+    let origin = Origin::always(answer(200, &[], "fine"));
+    let directory = Directory::new();
+    for (no_color, wanted) in [("", "GET /a \u{1b}[32m200\u{1b}[0m "), ("1", "GET /a 200 ")] {
+        let program = env!("CARGO_BIN_EXE_mwl-proxy");
+        let upstream = format!("http://{}", origin.address);
+        let line = format!("exec {program} run --upstream {upstream} {}", ANY.join(" "));
+        let mut terminal = Command::new("script");
+        terminal.args(["-qefc", &line]).arg(directory.path("typescript"));
+        terminal.env("NO_COLOR", no_color).stdin(Stdio::piped());
+        let mut child = terminal.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut keys = child.stdin.take().unwrap();
+        let mut program = Program::of(child);
+        let (address, _) = program.addresses();
+        assert_eq!(get(address, "/a").status, 200);
+        // Ctrl-C
+        keys.write_all(b"\x03").unwrap();
+        program.exit();
+        let lines = program.lines();
+        assert!(lines.iter().any(|line| line.starts_with(wanted)), "{wanted:?} in {lines:#?}");
+    }
+}
