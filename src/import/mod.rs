@@ -19,7 +19,6 @@ mod headers;
 mod istio;
 mod istio_shape;
 mod istio_traffic;
-mod landed;
 mod nginx;
 mod nginx_next;
 mod nginx_syntax;

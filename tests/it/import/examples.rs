@@ -157,7 +157,12 @@ fn cheveres_four_use_cases_have_their_own_attempts_waits_and_bounds() {
 
 #[test]
 fn cheveres_workflow_retries_each_job_by_itself() {
-    let text = written(Kind::Chevere, "chevere-workflow.php", 2, &["no-backoff", "no-backoff"]);
+    let text = written(
+        Kind::Chevere,
+        "chevere-workflow.php",
+        2,
+        &["no-backoff", "no-backoff", "unbounded-call"],
+    );
     plays(
         &text,
         &[
