@@ -52,6 +52,9 @@ fn find<'n>(
     form: &mut Form,
     routes: &mut Vec<(&'n Node, Option<Host<'n>>)>,
 ) {
+    if form.is_full() {
+        return;
+    }
     let has = |key: &str| node.get(key).is_some();
     let list = |key: &str| node.get(key).and_then(Node::as_array);
     if let (Some(domains), Some(inner)) = (list("domains"), list("routes")) {

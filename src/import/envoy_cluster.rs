@@ -50,6 +50,9 @@ pub(super) fn cluster(reading: &Reading<'_>, node: &Node, form: &mut Form) {
             }
         }
     }
+    if policy.is_none() && upstream.endpoints.len() > 1 {
+        upstream.features.extend(balance("ROUND_ROBIN", reading.at(fields.span)));
+    }
     for threshold in fields
         .get("circuit_breakers")
         .and_then(|node| node.get("thresholds"))

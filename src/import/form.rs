@@ -77,7 +77,7 @@ pub(super) struct Upstream {
     pub(super) retry_after_max: Option<Span>,
     pub(super) max_requests: Option<u64>,
     pub(super) max_wait: Option<Span>,
-    /// Keys that depend on what exists already.
+    /// Keys with parameters of their own, each once.
     pub(super) features: Vec<Feature>,
 }
 
@@ -108,8 +108,6 @@ impl Endpoint {
 pub(super) struct Feature {
     pub(super) key: &'static str,
     pub(super) value: Tree,
-    /// Whether the proxy has this key.
-    pub(super) landed: bool,
     pub(super) at: At,
 }
 
@@ -183,12 +181,10 @@ pub(super) enum Layer {
         notes: Notes,
     },
     Retry(Retry),
-    /// Another middleware of ours: its name, its parameters, and whether it exists.
+    /// Another middleware of ours: its name and its parameters.
     Other {
         name: &'static str,
         with: Vec<(&'static str, Tree)>,
-        landed: bool,
-        at: At,
         notes: Notes,
     },
 }

@@ -2,7 +2,6 @@
 
 use super::features::{Ejection, Health, balance};
 use super::form::{At, Form, Layer, Notes, Route, Upstream, name};
-use super::landed;
 use super::read::{Fields, Reading, is_path, short};
 use super::retry_on::Retrying;
 use super::write::duration;
@@ -241,7 +240,9 @@ fn limit(reading: &Reading<'_>, spec: &Fields<'_>, route: &mut Route) {
         let at = reading.at(rule.span);
         let allowed = rule.get("limit");
         let rate = allowed.and_then(|node| node.get("requests"));
-        let rate = rate.and_then(|node| reading.count("requests", node)).filter(|rate| *rate > 0);
+        let rate = rate
+            .and_then(|node| reading.count("requests", node))
+            .filter(|rate| (1..=1_000_000_000).contains(rate));
         let per = allowed.and_then(|node| node.get("unit")).and_then(Node::as_str);
         let per = per.and_then(|unit| match &**unit {
             "Second" => Some("PT1S"),
@@ -255,8 +256,8 @@ fn limit(reading: &Reading<'_>, spec: &Fields<'_>, route: &mut Route) {
             Some((rate, per)) => {
                 let with = vec![("rate", Tree::word(rate)), ("per", Tree::own(per))];
                 let name = "mwl-proxy/rate-limit";
-                let (landed, notes) = (landed::RATE_LIMIT, Notes::default());
-                route.layers.push(Layer::Other { name, with, landed, at, notes });
+                let notes = Notes::default();
+                route.layers.push(Layer::Other { name, with, notes });
             }
             None => route.notes.lost(at, "a rate limit for some clients."),
         }
@@ -281,13 +282,7 @@ fn faults(reading: &Reading<'_>, spec: &Fields<'_>, route: &mut Route) {
             Some(value) => {
                 let with = vec![("share", Tree::word(share)), value];
                 let notes = Notes::default();
-                route.layers.push(Layer::Other {
-                    name: "mwl-proxy/fault",
-                    with,
-                    landed: true,
-                    at,
-                    notes,
-                });
+                route.layers.push(Layer::Other { name: "mwl-proxy/fault", with, notes });
             }
             None => route.notes.lost(at, format!("`faultInjection.{key}`.")),
         }

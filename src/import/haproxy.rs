@@ -231,6 +231,9 @@ fn backend(
             None => upstream.notes.lost(*at, format!("`balance {}`.", short(how))),
         }
     }
+    if settings.balance.is_none() && upstream.endpoints.len() > 1 {
+        upstream.features.extend(balance("roundrobin", at));
+    }
     match settings.check.clone().filter(|_| shared.on) {
         Some(path) => {
             let health = Health {

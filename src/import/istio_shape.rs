@@ -30,9 +30,8 @@ pub(super) fn fault(reading: &Reading<'_>, fields: &Fields<'_>, route: &mut Rout
             continue;
         };
         with.push(what);
-        let at = reading.at(part.span);
         let name = "mwl-proxy/fault";
-        route.layers.push(Layer::Other { name, with, landed: true, at, notes });
+        route.layers.push(Layer::Other { name, with, notes });
     }
     fault.rest(reading, "`fault`", &mut route.notes);
 }

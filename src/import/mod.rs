@@ -19,7 +19,6 @@ mod headers;
 mod istio;
 mod istio_shape;
 mod istio_traffic;
-mod landed;
 mod nginx;
 mod nginx_next;
 mod nginx_syntax;
@@ -63,10 +62,12 @@ pub enum Kind {
     /// NGINX: `upstream`, `proxy_pass` and `proxy_next_upstream`, in its own syntax
     Nginx,
     /// `HAProxy`: `backend` and `listen` with `retries` and `retry-on`, in its own syntax
+    #[value(help = "HAProxy: backend and listen with retries and retry-on, in its own syntax")]
     Haproxy,
     /// AWS Step Functions: `Retry` and `Catch` of tasks, in the Amazon States Language
     StepFunctions,
     /// `NoETL`: tasks with their policy's rules, or with a legacy `retry:`
+    #[value(help = "NoETL: tasks with their policy's rules, or with a legacy retry:")]
     Noetl,
     /// Chevere Workflow: jobs and their `withRetry`, PHP code
     Chevere,

@@ -3,7 +3,7 @@
 use super::features::{Ejection, balance};
 use super::form::{Endpoint, Upstream, name};
 use super::nginx_syntax::Directive;
-use super::read::{Reading, duration, short, url};
+use super::read::{Reading, duration, is_path, short, url};
 use crate::language::temporal::Span as Time;
 
 const TEN_SECONDS: Time = Time::from_nanos(10_000_000_000);
@@ -25,6 +25,9 @@ pub(super) fn upstream(reading: &Reading<'_>, block: &Directive, inner: &[Direct
         }
     }
     let at = reading.at(block.span);
+    if made.endpoints.len() > 1 && made.features.iter().all(|feature| feature.key != "balance") {
+        made.features.extend(balance("roundrobin", at));
+    }
     let first = ejections.first().copied();
     if let Some((failures, base)) = first.filter(|_| made.endpoints.len() > 1) {
         if ejections.iter().any(|other| *other != (failures, base)) {
@@ -37,6 +40,11 @@ pub(super) fn upstream(reading: &Reading<'_>, block: &Directive, inner: &[Direct
         made.features.extend(ejection.feature(at));
     }
     made
+}
+
+/// Whether a Unix socket may have this path.
+fn is_socket(path: &str) -> bool {
+    is_path(path) && !path.ends_with('/') && path.len() <= 107
 }
 
 /// An endpoint, and after how many failures it is left out for how long.
@@ -54,7 +62,9 @@ fn server(
         _ => (address, None),
     };
     let literal = host.trim_start_matches('[').trim_end_matches(']');
-    let Some(url) = url(literal, port, false) else {
+    let socket = address.strip_prefix("unix:").filter(|path| is_socket(path));
+    let socket = socket.map(|path| format!("unix:{path}"));
+    let Some(url) = socket.or_else(|| url(literal, port, false)) else {
         made.notes.lost(at, format!("the server `{}`.", short(address)));
         return None;
     };

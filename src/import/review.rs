@@ -71,6 +71,7 @@ fn reason(code: &str, message: &str, who: &str) -> String {
     match code {
         "unsafe-retry" => format!("{who} does so, and this keeps that."),
         "no-backoff" => format!("{who} does not wait between these attempts."),
+        "unbounded-call" => format!("{who} waits for a response without a bound, too."),
         "idle-bound" => format!("{who} has this bound, although one around it is shorter."),
         "unreachable-route" => format!("{who} has this route behind one that takes its requests."),
         _ => format!("{message}. {who}'s own choice is kept."),

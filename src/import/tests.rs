@@ -17,7 +17,6 @@ fn short_collections_stand_on_a_line_and_others_in_blocks() {
             Tree::map([("a", Tree::word(1)), ("b", Tree::texts(["x", "5xx", "1"]))]),
         ),
         Entry::block("open", Tree::Map(vec![Entry::new("a", Tree::word(1))])),
-        Entry::off("later", Tree::map([("a", Tree::word(1))])).below(vec!["Not yet:".to_owned()]),
         Entry::new(
             "items",
             Tree::List(vec![
@@ -37,8 +36,6 @@ fn short_collections_stand_on_a_line_and_others_in_blocks() {
 short: { a: 1, b: [x, 5xx, \"1\"] }
 open:
   a: 1
-# Not yet:
-# later: { a: 1 }
 items:
   # One.
   - { a: \"b c\" }

@@ -3,7 +3,6 @@
 use super::form::{
     Backoff, Form, Layer, Match, Notes, Policy, Retry, Route, Upstream, name, unique,
 };
-use super::landed;
 use super::read::{Reading, short};
 use super::tokens::{Style, Token, tokens};
 use super::write::duration;
@@ -16,6 +15,9 @@ const RETRIES: [&str; 6] =
     ["max_attempts", "max_retries", "attempts", "retries", "remaining_attempts", "remaining"];
 const BASE: [&str; 5] = ["base", "base_delay", "initial", "initial_delay", "min"];
 const CAP: [&str; 4] = ["cap", "max_delay", "max_backoff", "max"];
+
+/// How many tokens the arguments of a layer may have. Behind more of them the chain is not read.
+const MAX_ARGUMENTS: usize = 2000;
 
 /// What the code says of its policy, wherever that stands.
 #[derive(Debug, Default)]
@@ -98,7 +100,7 @@ fn chain(tokens: &[Token]) -> Vec<Laid<'_>> {
 /// The number of tokens of the parentheses with which `tokens` begin.
 fn call(tokens: &[Token]) -> usize {
     let mut depth = 0_usize;
-    for (place, token) in tokens.iter().enumerate() {
+    for (place, token) in tokens.iter().enumerate().take(MAX_ARGUMENTS) {
         depth += usize::from(token.is('('));
         if token.is(')') {
             depth = depth.saturating_sub(1);
@@ -176,15 +178,10 @@ impl Laid<'_> {
             }
             (name, arguments) => (name, arguments),
         };
-        let other = |name, with| Layer::Other {
-            name,
-            with,
-            landed: match name {
-                "mwl-proxy/rate-limit" => landed::RATE_LIMIT,
-                _ => landed::CONCURRENCY_LIMIT,
-            },
-            at,
-            notes: Notes::default(),
+        let other = |name, with, waits: &str| {
+            let mut notes = Notes::default();
+            notes.told(format!("tower lets a caller wait for as long as that takes: see {waits}."));
+            Layer::Other { name, with, notes }
         };
         match layer {
             "TimeoutLayer" | "timeout" => {
@@ -208,10 +205,18 @@ impl Laid<'_> {
                 route.layers.push(Layer::Retry(found.retry(reading, self.span)));
             }
             "ConcurrencyLimitLayer" | "GlobalConcurrencyLimitLayer" | "concurrency_limit" => {
-                match arguments.first().and_then(whole).filter(|most| *most > 0) {
+                match arguments
+                    .first()
+                    .and_then(whole)
+                    .filter(|most| (1..=1_000_000).contains(most))
+                {
                     Some(most) => {
                         let with = vec![("max", Tree::word(most))];
-                        route.layers.push(other("mwl-proxy/concurrency-limit", with));
+                        route.layers.push(other(
+                            "mwl-proxy/concurrency-limit",
+                            with,
+                            "`queue` and `wait`",
+                        ));
                     }
                     None => route
                         .notes
@@ -220,10 +225,15 @@ impl Laid<'_> {
             }
             "RateLimitLayer" | "rate_limit" => {
                 let per = arguments.get(2..).and_then(time);
-                match arguments.first().and_then(whole).filter(|rate| *rate > 0).zip(per) {
+                match arguments
+                    .first()
+                    .and_then(whole)
+                    .filter(|rate| *rate > 0)
+                    .zip(per.filter(|per| *per > Time::ZERO))
+                {
                     Some((rate, per)) => {
                         let with = vec![("rate", Tree::word(rate)), ("per", duration(per))];
-                        route.layers.push(other("mwl-proxy/rate-limit", with));
+                        route.layers.push(other("mwl-proxy/rate-limit", with, "`wait`"));
                     }
                     None => route
                         .notes

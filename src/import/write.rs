@@ -1,10 +1,9 @@
 //! Writes the neutral form as our configuration.
 
 use super::form::{
-    At, Backoff, Catch, Edits, Endpoint, Form, Layer, Match, Note, Notes, Policy, Retry, Retryable,
-    Route, Rule, Status, Step, Upstream, unique,
+    At, Backoff, Catch, Edits, Endpoint, Feature, Form, Layer, Match, Note, Notes, Policy, Retry,
+    Retryable, Route, Rule, Status, Step, Upstream, unique,
 };
-use super::landed;
 use super::yaml::{Entry, Item, Tree};
 use crate::language::temporal::Span;
 
@@ -12,6 +11,8 @@ use crate::language::temporal::Span;
 const LISTENER: &str = "127.0.0.1:8080";
 /// Where an upstream answers if the source says nothing.
 const ENDPOINT: &str = "http://127.0.0.1:3000";
+/// The largest weight of an endpoint.
+const MAX_WEIGHT: u64 = 1000;
 /// The longest duration of an upstream's key.
 const LONGEST: i128 = 365 * 86_400 * 1_000_000_000;
 
@@ -74,7 +75,7 @@ impl Writer {
     }
 
     fn upstream(&mut self, upstream: &Upstream) -> Entry {
-        let comments = self.notes(&upstream.notes);
+        let mut comments = self.notes(&upstream.notes);
         let mut entries = Vec::new();
         let endpoints = if upstream.endpoints.is_empty() {
             let note = format!("The source does not say where `{}` answers.", upstream.name);
@@ -103,29 +104,27 @@ impl Writer {
         if let Some(most) = upstream.max_requests {
             entries.push(Entry::new("maxRequests", Tree::word(most.clamp(1, 1_000_000))));
         }
-        for feature in &upstream.features {
-            let value = feature.value.clone();
-            if feature.landed {
-                entries.push(Entry::new(feature.key, value));
+        let mut written: Vec<&str> = Vec::new();
+        for Feature { key, value, at } in &upstream.features {
+            if written.contains(key) {
+                let again = format!("another `{key}`.");
+                self.lost.push((*at, again.clone()));
+                comments.push(format!("No equal (line {}): {again}", at.line));
             } else {
-                let note = format!("`{}` is not here yet:", feature.key);
-                self.lost.push((feature.at, format!("`{}` of an upstream", feature.key)));
-                entries.push(Entry::off(feature.key, value).below(vec![note]));
+                written.push(key);
+                entries.push(Entry::new(*key, value.clone()));
             }
         }
         Entry::block(upstream.name.as_str(), Tree::Map(entries)).below(comments)
     }
 
     fn endpoint(&mut self, endpoint: &Endpoint) -> Item {
-        let mut comments = self.notes(&endpoint.notes);
+        let comments = self.notes(&endpoint.notes);
         let url = Tree::text(&endpoint.url);
         let value = match endpoint.weight.filter(|weight| *weight != 1) {
-            Some(weight) if landed::BALANCE => {
-                Tree::map([("url", url), ("weight", Tree::word(weight))])
-            }
             Some(weight) => {
-                comments.push(format!("Its weight is {weight}; weights are not here yet."));
-                url
+                let weight = Tree::word(weight.clamp(1, MAX_WEIGHT));
+                Tree::map([("url", url), ("weight", weight)])
             }
             None => url,
         };
@@ -150,23 +149,8 @@ impl Writer {
             let rules = route.classify.iter().map(|rule| self.rule(rule)).collect();
             entries.push(Entry::block("classify", Tree::List(rules)));
         }
-        let mut layers = Vec::new();
-        let mut absent = Vec::new();
-        for layer in &route.layers {
-            match layer {
-                Layer::Other { name, with, landed: false, at, .. } => {
-                    let with = Tree::map(with.iter().map(|(key, value)| (*key, value.clone())));
-                    self.lost.push((*at, format!("the middleware `{name}`")));
-                    let entry = Entry::off(provider(name), with);
-                    absent.push((format!("The middleware `{name}` is not here yet:"), entry));
-                }
-                layer => layers.push(self.layer(layer)),
-            }
-        }
-        for (note, entry) in absent {
-            entries.push(entry.below(vec![note]));
-        }
-        if !layers.is_empty() {
+        if !route.layers.is_empty() {
+            let layers = route.layers.iter().map(|layer| self.layer(layer)).collect();
             entries.push(Entry::block("middleware", Tree::List(layers)));
         }
         if !route.catch.is_empty() {

@@ -43,8 +43,6 @@ enum Layout {
     Fit,
     /// In a block, whatever its size.
     Block,
-    /// As a comment.
-    Off,
 }
 
 impl Tree {
@@ -161,11 +159,6 @@ impl Entry {
         Self { layout: Layout::Block, ..Self::new(key, value) }
     }
 
-    /// The same, as a comment.
-    pub(super) fn off(key: impl Into<String>, value: Tree) -> Self {
-        Self { layout: Layout::Off, ..Self::new(key, value) }
-    }
-
     /// The same, below comments.
     pub(super) fn below(mut self, comments: Vec<String>) -> Self {
         self.comments = comments;
@@ -190,11 +183,6 @@ impl Entry {
                 }
             },
         };
-        if self.layout == Layout::Off {
-            for line in &mut own {
-                line.insert_str(0, "# ");
-            }
-        }
         lines.append(&mut own);
         lines
     }

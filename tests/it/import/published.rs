@@ -25,7 +25,7 @@ fn istio_retries_any_5xx_ten_times() {
 
 #[test]
 fn an_istio_service_and_its_rule_become_a_route_and_an_upstream() {
-    let text = written(Kind::Istio, "istio-service-and-rule.yaml", 4, &[]);
+    let text = written(Kind::Istio, "istio-service-and-rule.yaml", 2, &[]);
     let host = "POST http://orders.shop.svc.cluster.local/";
     plays(
         &text,
@@ -58,7 +58,7 @@ fn envoy_waits_as_a_throttled_response_says() {
 
 #[test]
 fn envoy_retries_5xx_and_tries_that_take_too_long() {
-    let text = written(Kind::Envoy, "envoy-hedging.yaml", 3, &[]);
+    let text = written(Kind::Envoy, "envoy-hedging.yaml", 2, &[]);
     plays(
         &text,
         &[
@@ -84,7 +84,7 @@ fn envoy_gateway_retries_500_and_failed_connects() {
 
 #[test]
 fn nginx_asks_the_next_server_for_what_may_be_sent_twice() {
-    let text = written(Kind::Nginx, "nginx-two-servers.conf", 1, &["no-backoff"]);
+    let text = written(Kind::Nginx, "nginx-two-servers.conf", 0, &["no-backoff"]);
     plays(
         &text,
         &[
@@ -100,7 +100,7 @@ fn nginx_asks_the_next_server_for_what_may_be_sent_twice() {
 
 #[test]
 fn nginx_sends_a_post_again_where_it_says_so_and_answers_errors_with_a_page() {
-    let text = written(Kind::Nginx, "nginx-any-method.conf", 1, &["no-backoff"]);
+    let text = written(Kind::Nginx, "nginx-any-method.conf", 0, &["no-backoff"]);
     let host = |method: &str| -> &'static str {
         Box::leak(format!("{method} http://shop.example.com/").into_boxed_str())
     };
@@ -120,7 +120,7 @@ fn nginx_sends_a_post_again_where_it_says_so_and_answers_errors_with_a_page() {
 
 #[test]
 fn haproxy_retries_once_and_only_a_get() {
-    let text = written(Kind::Haproxy, "haproxy-another-server.cfg", 3, &["no-backoff"]);
+    let text = written(Kind::Haproxy, "haproxy-another-server.cfg", 2, &["no-backoff"]);
     plays(
         &text,
         &[
