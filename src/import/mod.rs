@@ -1,6 +1,6 @@
 //! Reads the policies of other systems and writes them as our configuration (`mwl-proxy import`).
 //!
-//! Each kind has a reader, which makes the neutral [`form`]; one [`write`]r makes YAML of it, with a comment at each thing
+//! Each kind has a reader, which makes the neutral [`form`]; one [`mod@write`]r makes YAML of it, with a comment at each thing
 //! that has no equal. A source's own choices are kept: who sends a POST again there sends it again here. At the end
 //! [`crate::app::check`] reviews what was written, and each of its warnings becomes a comment, too.
 //!

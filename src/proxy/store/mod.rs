@@ -3,7 +3,7 @@
 //! Each decision is one script, which runs in the server and reads the server's clock; so proxies need not agree on the
 //! time. A worker has one connection to a store and pipelines on it. Nothing waits for a store longer than its `timeout`:
 //! whoever asks gets an error then, and decides by `onError`. While a store is known to be down, the error comes at once
-//! ([`line`]).
+//! ([`mod@line`]).
 
 mod answers;
 mod limit;
