@@ -76,6 +76,8 @@ async fn both_protocols_are_chosen_in_the_handshake() {
         assert!(forwarded[0].ends_with(";proto=https"), "{forwarded:?}");
     }
     assert_eq!(upstream.requests().len(), 3);
+    let full = r#"mwl_tls_handshakes_total{listener="127.0.0.1:0",resumed="false"}"#;
+    assert_eq!(proxy.metric(full), 2);
 }
 
 #[tokio::test]
