@@ -68,7 +68,11 @@ impl<'a> Chosen<'a> {
 
     /// Tells how the attempt ended.
     pub(super) fn report(&self, reported: Reported) {
-        self.get().report(reported, Instant::now());
+        match reported {
+            // The common end, whose time does not matter.
+            Reported::Success => self.get().succeeded(),
+            Reported::Failure(_) => self.get().report(reported, Instant::now()),
+        }
     }
 
     /// Nothing is to be held against the endpoint.
