@@ -207,15 +207,15 @@ fn is_plain(text: &[u8]) -> bool {
     for (place, byte) in last.iter_mut().zip(rest) {
         *place = *byte;
     }
-    let escaped = words.iter().chain([&last]).fold(0, |found, word| found | to_escape(word));
+    let words = words.iter().copied().chain([last]);
+    let escaped = words.fold(0, |found, word| found | to_escape(u64::from_le_bytes(word)));
     escaped == 0
 }
 
 /// Has the highest bit of a byte set if this byte, or one before it, is a control character, a quotation mark or a
 /// backslash. A byte of a longer character is none.
-fn to_escape(word: &[u8; 8]) -> u64 {
+fn to_escape(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
-    let word = u64::from_le_bytes(*word);
     let below = |word: u64, bound: u8| word.wrapping_sub(EACH * u64::from(bound)) & !word;
     let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
     (below(word, b' ') | is(b'"') | is(b'\\')) & (EACH * 0x80)
