@@ -291,10 +291,14 @@ mod tests {
                 return format!("{nanos:.0} ns").into();
             }
             serde_json::Value::Array(items) => {
-                items.iter_mut().for_each(|item| *item = rounded(item.take()));
+                for item in items {
+                    *item = rounded(item.take());
+                }
             }
             serde_json::Value::Object(members) => {
-                members.values_mut().for_each(|member| *member = rounded(member.take()));
+                for member in members.values_mut() {
+                    *member = rounded(member.take());
+                }
             }
             _ => {}
         }
