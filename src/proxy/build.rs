@@ -87,9 +87,8 @@ impl Runtime {
             deaf: DeafBreakers::default(),
             host: Arc::new(EntryHost::new(metrics, stores, stage.is_some())),
         };
+        let (mut built, mut table) = (Vec::new(), Vec::new());
         let mut found = Diagnostics::default();
-        let mut built = Vec::new();
-        let mut table = Vec::new();
         for route in routes {
             table.push(route.matches.clone());
             match builder.route(route) {
