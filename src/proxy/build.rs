@@ -159,11 +159,10 @@ impl ListenAddress {
             Arc::new(ListenerProxies { trusted: proxies, failures })
         });
         let tls = tls.map(|tls| {
-            let failures = metrics.handshakes(
-                &address.to_string(),
-                &tls::TlsFailure::ALL.map(tls::TlsFailure::as_str),
-            );
-            Arc::new(ListenerTls { tls, failures })
+            let name = address.to_string();
+            let reasons = tls::TlsFailure::ALL.map(tls::TlsFailure::as_str);
+            let failures = metrics.handshake_failures(&name, &reasons);
+            Arc::new(ListenerTls { tls, done: metrics.handshakes(&name), failures })
         });
         Self { address, proxies, tls }
     }

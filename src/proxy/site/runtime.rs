@@ -87,6 +87,8 @@ pub(crate) struct ListenerProxies {
 #[derive(Debug)]
 pub(crate) struct ListenerTls {
     pub(crate) tls: ServerTls,
+    /// `mwl_tls_handshakes_total`: full ones, and those that resumed a session.
+    pub(crate) done: RefusalMetrics,
     /// `mwl_tls_handshake_failures_total`, in the order of [`tls::TlsFailure::ALL`].
     pub(crate) failures: RefusalMetrics,
 }

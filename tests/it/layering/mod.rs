@@ -164,7 +164,17 @@ const ROOMS_OF_PROXY: &[Room] = &[
 const CRATES: &[(&str, &[&str])] = &[
     ("cel", &["src/language/expr/"]),
     ("jsonschema", &["src/language/schema"]),
-    ("hyper", &["src/proxy/", "src/admin/", "src/quickstart/", "src/cli/", "src/app.rs"]),
+    (
+        "hyper",
+        &[
+            "src/proxy/",
+            "src/admin/",
+            "src/quickstart/",
+            "src/cli/",
+            "src/app.rs",
+            "src/telemetry/trace/collector.rs",
+        ],
+    ),
     ("redis", &["src/proxy/store/"]),
     ("rustls", &["src/proxy/tls/"]),
     ("tokio_rustls", &["src/proxy/tls/"]),
@@ -172,10 +182,6 @@ const CRATES: &[(&str, &[&str])] = &[
     ("x509_cert", &["src/proxy/tls/"]),
     ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs", "src/system/"]),
     ("prometheus", &["src/telemetry/"]),
-    ("opentelemetry", &["src/telemetry/trace/"]),
-    ("opentelemetry_http", &["src/telemetry/trace/"]),
-    ("opentelemetry_otlp", &["src/telemetry/trace/"]),
-    ("opentelemetry_sdk", &["src/telemetry/trace/"]),
 ];
 
 /// What the language knows nothing of.

@@ -148,9 +148,13 @@ impl Installed {
         let limit = self.limit;
         let instant = Instant::now();
         let now = nanos(instant.saturating_duration_since(self.origin));
+        let keyed;
         let bucket = match key {
-            None => Arc::clone(&self.one),
-            Some(key) => self.keyed.of(key, now),
+            None => &self.one,
+            Some(key) => {
+                keyed = self.keyed.of(key, now);
+                &keyed
+            }
         };
         match bucket.take(now, limit.pace(), nanos(limit.wait)) {
             Took::Nothing { again } => {
@@ -159,7 +163,8 @@ impl Installed {
             Took::Turn { at, left } => {
                 let wait = Duration::from_nanos(at - now);
                 let reserved = (at > now).then(|| {
-                    let back = Back::Local { entry: Arc::clone(self), bucket, at };
+                    let (entry, bucket) = (Arc::clone(self), Arc::clone(bucket));
+                    let back = Back::Local { entry, bucket, at };
                     Reserved { at: instant + wait, back: Some(back) }
                 });
                 Turn { _reserved: reserved, ..Turn::of(limit, Decided::Runs { wait, left }) }

@@ -80,7 +80,11 @@ impl<'a> Chosen<'a> {
 
     /// Tells how the attempt ended.
     pub(super) fn report(&self, reported: Reported) {
-        self.get().report(reported, Instant::now());
+        match reported {
+            // The common end, whose time does not matter.
+            Reported::Success => self.get().succeeded(),
+            Reported::Failure(_) => self.get().report(reported, Instant::now()),
+        }
     }
 
     /// Set while the attempt waits for one of the upstream's places.
