@@ -19,10 +19,13 @@ import sys
 import tempfile
 import threading
 
+import http2
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEPT = os.path.join(HERE, "instructions.json")
 TOLERANCE = 0.05
-SHORT, LONG = 300, 1500
+# Multiples of the largest batch.
+SHORT, LONG = 304, 1504
 ANSWER = b"HTTP/1.1 200 OK\r\nServer: origin\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + b"x" * 1024
 REQUEST = b"GET /1k HTTP/1.1\r\nHost: bench\r\n\r\n"
 
@@ -37,6 +40,8 @@ POLICY = [
     entry("timeout", duration="PT1S"),
 ]
 CASES = {"plain": [], "policy": POLICY}
+# Over HTTP/2: how many requests at once, and whether the upstream speaks it, too.
+HTTP2 = {"h2c": (1, False), "h2h2": (1, True), "h2h2, 16 at once": (16, True)}
 
 
 def own(name, **arguments):
@@ -99,11 +104,17 @@ def port_of(process):
     raise RuntimeError("the proxy does not listen: " + said[-2000:])
 
 
-def counted(binary, stack, origin, requests):
+def ask_http1(port, times):
+    with socket.create_connection(("127.0.0.1", port), 120) as stream:
+        ask(stream, times)
+
+
+def counted(binary, stack, origin, requests, ask=ask_http1, upstream=None):
+    """How many instructions the proxy takes for `requests`, which `ask` sends to its port."""
     config = {
         "listeners": [{"address": "127.0.0.1:0"}],
         "limits": {"workers": 1},
-        "upstreams": {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"]}},
+        "upstreams": {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"], **(upstream or {})}},
         "routes": [{"name": "all", "match": {"pathPrefix": "/"}, "upstream": "origin", "middleware": stack}],
     }
     with tempfile.TemporaryDirectory() as run:
@@ -114,8 +125,7 @@ def counted(binary, stack, origin, requests):
         command = [*valgrind, binary, "run", "-c", path]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         try:
-            with socket.create_connection(("127.0.0.1", port_of(process)), 120) as stream:
-                ask(stream, requests)
+            ask(port_of(process), requests)
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=120)
         finally:
@@ -129,9 +139,17 @@ def counted(binary, stack, origin, requests):
     return int(found[1])
 
 
-def each_request(binary, stack, origin):
-    runs = [counted(binary, stack, origin, requests) for requests in (SHORT, LONG)]
+def each_request(binary, stack, origin, **wire):
+    runs = [counted(binary, stack, origin, requests, **wire) for requests in (SHORT, LONG)]
     return round((runs[1] - runs[0]) / (LONG - SHORT))
+
+
+def each_http2_request(binary, batch, upstream, origin):
+    """The same over HTTP/2."""
+    ask = lambda port, times: http2.Client(port).ask(times, batch)
+    if not upstream:
+        return each_request(binary, [], origin, ask=ask)
+    return each_request(binary, [], http2.serve_origin(batch), ask=ask, upstream={"protocol": "http2"})
 
 
 def prices(binary):
@@ -151,8 +169,10 @@ def main():
         kept = json.load(file)
     origin = serve_origin()
     measured, wrong = {}, 0
-    for name, stack in CASES.items():
-        measured[name] = each_request(binary, stack, origin)
+    cases = {name: lambda stack=stack: each_request(binary, stack, origin) for name, stack in CASES.items()}
+    cases |= {name: lambda how=how: each_http2_request(binary, *how, origin) for name, how in HTTP2.items()}
+    for name, count in cases.items():
+        measured[name] = count()
         change = measured[name] / kept[name] - 1
         verdict = "as kept" if abs(change) <= TOLERANCE else "MORE THAN KEPT" if change > 0 else "less than kept"
         wrong += abs(change) > TOLERANCE
