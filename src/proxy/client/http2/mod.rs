@@ -21,7 +21,7 @@ use h2::Reason as H2Reason;
 use h2::server::{Builder, Connection};
 
 use self::stream::{SessionContext, Stream};
-use crate::proxy::h2::{GuardedIo, Violation, WINDOW, connection_window};
+use crate::proxy::h2::{GuardedIo, Outlet, Violation, WINDOW, connection_window};
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::io::prefixed::PrefixedIo;
@@ -31,11 +31,13 @@ use crate::proxy::site::Worker;
 use crate::proxy::watch::ConnectionState;
 use crate::proxy::watch::write_watch::WriteWatch;
 
-type Transport = GuardedIo<WriteWatch<PrefixedIo<Io>>>;
+type Wire = WriteWatch<PrefixedIo<Io>>;
+type Transport = GuardedIo<Wire>;
 
 /// A connection and its open streams.
 struct Http2Session {
     connection: Connection<Transport, Bytes>,
+    outlet: Outlet<Wire>,
     streams: FuturesUnordered<Stream>,
     context: Arc<SessionContext>,
     /// Whether the client was sent a GOAWAY because the connection shall close.
@@ -86,10 +88,14 @@ pub(super) async fn serve(
         traffic: io.traffic(),
         trailers: limits.heads(),
     };
+    let outlet = io.outlet();
     let handshake = protocol(limits, wire_limits).handshake(io);
     drop(site);
+    let connection = handshake.await?;
+    outlet.gather();
     let mut session = Http2Session {
-        connection: handshake.await?,
+        connection,
+        outlet,
         streams: FuturesUnordered::new(),
         context: Arc::new(context),
         leaving: false,
@@ -101,7 +107,12 @@ pub(super) async fn serve(
         Poll::Ready(())
     })
     .await;
-    std::future::poll_fn(|cx| session.poll(cx)).await
+    std::future::poll_fn(|cx| {
+        let polled = session.poll(cx);
+        session.outlet.flush(cx);
+        polled
+    })
+    .await
 }
 
 impl Http2Session {
