@@ -37,13 +37,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
 use self::capacity::{Capacity, Place};
-use self::connection::{Connection, Http1Lease, IdleConnection};
+use self::connection::{Connection, Http1Lease, Http2Stream, IdleConnection};
 use self::endpoints::{Choice, Draws, Tried, View, Visit, WorkerEndpoint, only};
 use self::h1::Http1Connection;
 use self::http2::Http2Connections;
 use self::pool::{Idle, Pool};
 use self::resolve::Resolve;
 use self::shared::SharedUpstream;
+use crate::proxy::boxed::boxed;
 use crate::proxy::io::Io;
 use crate::proxy::settings::{self, Protocol};
 use crate::proxy::stage::Stage;
@@ -149,14 +150,16 @@ impl Upstream {
         now: Instant,
     ) -> Option<Connection> {
         // In a rehearsal the script decides first, in `connection`.
-        if self.stage.is_some()
-            || self.settings.protocol == Protocol::Http2
-            || endpoint.condition().is_drained()
-        {
+        if self.stage.is_some() || endpoint.condition().is_drained() {
             return None;
         }
-        let held = (self.capacity.at_once()?, Visit::new(Arc::clone(endpoint)));
-        self.idle(held, now).ok()
+        let (place, visit) = (self.capacity.at_once()?, Visit::new(Arc::clone(endpoint)));
+        if self.settings.protocol == Protocol::Http2 {
+            let slot = self.shared().place(endpoint.id)?;
+            let stream = || Http2Stream::new(slot.holding(place, visit), true);
+            return Some(Connection::Http2(boxed(stream)));
+        }
+        self.idle((place, visit), now).ok()
     }
 
     /// An idle connection to the endpoint that is visited, or else what was `held`, for a new one.
