@@ -37,13 +37,14 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
 use self::capacity::{Capacity, Place};
-use self::connection::{Connection, Http1Lease, IdleConnection};
+use self::connection::{Connection, Http1Lease, Http2Stream, IdleConnection};
 use self::endpoints::{Choice, Draws, Tried, View, Visit, WorkerEndpoint, only};
 use self::h1::Http1Connection;
 use self::http2::Http2Connections;
 use self::pool::{Idle, Pool};
 use self::resolve::Resolve;
 use self::shared::SharedUpstream;
+use crate::proxy::boxed::boxed;
 use crate::proxy::io::Io;
 use crate::proxy::proxy_header::Ends;
 use crate::proxy::settings::{self, Protocol};
@@ -162,13 +163,15 @@ impl Upstream {
         now: Instant,
     ) -> Option<Connection> {
         // In a rehearsal the script decides first, in `connection`.
-        if self.stage.is_some()
-            || self.settings.protocol == Protocol::Http2
-            || endpoint.condition().is_drained()
-        {
+        if self.stage.is_some() || endpoint.condition().is_drained() {
             return None;
         }
         let held = (self.capacity.at_once()?, Visit::new(Arc::clone(endpoint)));
+        if self.settings.protocol == Protocol::Http2 {
+            let slot = self.shared().place((endpoint.id, ends))?;
+            let stream = || Http2Stream::new(slot.holding(held.0, held.1), true);
+            return Some(Connection::Http2(boxed(stream)));
+        }
         self.idle(held, ends, now).ok()
     }
 

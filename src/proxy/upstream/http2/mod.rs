@@ -160,14 +160,19 @@ impl Http2Connection {
         Exchange::send(&self.sender, request, self.limits, Arc::clone(&self.traffic))
     }
 
-    /// A stream for one more request. The connection and everything that uses it are on one thread.
+    /// A stream for one more request, if the connection is usable.
     pub(super) fn take(self: &Arc<Self>) -> Option<StreamSlot> {
+        self.is_usable().then(|| self.slot()).flatten()
+    }
+
+    /// A stream for one more request, if there is room. The connection and everything that uses it are on one thread.
+    fn slot(self: &Arc<Self>) -> Option<StreamSlot> {
         let carried = self.carried.load(Ordering::Relaxed);
         // Read each time, because the other side may change it.
         let limit = self.sender.current_max_send_streams().min(STREAMS as usize);
         // The first request always goes on it, and waits there while the other side accepts none: another
         // connection would not help.
-        if !self.is_usable() || (carried > 0 && carried as usize >= limit) {
+        if carried > 0 && carried as usize >= limit {
             return None;
         }
         self.carried.store(carried + 1, Ordering::Relaxed);
@@ -265,11 +270,21 @@ impl Drop for StreamSlot {
 }
 
 impl Http2Connections {
-    /// A stream on an existing connection. Closed connections are dropped.
+    /// A stream on an existing connection. Closed connections on the way are dropped.
     pub(super) fn place(&mut self, to: To<'_>) -> Option<StreamSlot> {
-        self.open.retain(|shared| shared.is_usable());
-        let mut there = self.open.iter().filter(|shared| shared.is_for(to));
-        there.find_map(Http2Connection::take)
+        let mut at = 0;
+        while let Some(shared) = self.open.get(at) {
+            if !shared.is_for(to) {
+                at += 1;
+            } else if !shared.is_usable() {
+                self.open.remove(at);
+            } else if let Some(slot) = shared.slot() {
+                return Some(slot);
+            } else {
+                at += 1;
+            }
+        }
+        None
     }
 
     /// The connect in progress.
