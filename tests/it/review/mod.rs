@@ -171,7 +171,15 @@ fn sound_files() -> Vec<(String, PathBuf, String)> {
             ));
         }
     }
-    let documents = ["README.md", "ARCHITECTURE.md", "docs/limits.md"];
+    let documents = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "docs/configuration.md",
+        "docs/failures.md",
+        "docs/http.md",
+        "docs/limits.md",
+        "docs/operating.md",
+    ];
     for name in documents {
         let text = fs::read_to_string(root.join(name)).unwrap();
         for (number, block) in text.split("```yaml\n").skip(1).enumerate() {
