@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,9 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// How many are worked out at once.
 const AT_ONCE: usize = 1;
+
+/// The stack of its thread: that of a main thread, on which configurations are loaded otherwise.
+const STACK: usize = 8 * 1024 * 1024;
 
 /// The places for explanations.
 pub(super) fn places() -> Arc<Semaphore> {
@@ -58,16 +61,23 @@ where
     // Also when the client leaves.
     let _stopping = stop.clone().drop_guard();
     let backend = Arc::clone(backend);
-    let working = tokio::task::spawn_blocking(move || {
+    let (tell, told) = oneshot::channel();
+    let work = move || {
         let answer = backend.explain(&question, &stop);
         drop(permit);
-        answer
-    });
-    match timeout(LONGEST, working).await {
+        // An error means that nobody waits any more.
+        tell.send(answer).ok();
+    };
+    let thread = std::thread::Builder::new().name("explain".into()).stack_size(STACK);
+    if let Err(error) = thread.spawn(work) {
+        let told = format!("the system provides no thread: {error}\n");
+        return text(StatusCode::SERVICE_UNAVAILABLE, told);
+    }
+    match timeout(LONGEST, told).await {
         Ok(Ok(Ok(explained))) => json(StatusCode::OK, &explained),
         Ok(Ok(Err(mistakes))) => text(StatusCode::BAD_REQUEST, mistakes),
-        Ok(Err(error)) => {
-            tracing::error!(%error, "An explanation ended without a result.");
+        Ok(Err(_)) => {
+            tracing::error!("An explanation ended without a result.");
             let told = "the explanation ended without a result: a mistake in the proxy\n";
             text(StatusCode::INTERNAL_SERVER_ERROR, told.into())
         }
