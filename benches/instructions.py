@@ -9,6 +9,7 @@ gives the same figure. A figure more than 5% above the kept one fails; so does o
 gain with `--write`. `--prices` says instead what each of the proxy's own middlewares adds to a plain request.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -19,6 +20,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+
+import http2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEPT = os.path.join(HERE, "instructions.json")
@@ -46,9 +49,11 @@ POLICY = [
 class Case:
     """Requests of one kind: the route's stack, further keys of the file, and how a client asks."""
 
-    def __init__(self, stack=(), more=None, listener=None, ask=None, connect=None, counts=(SHORT, LONG)):
+    def __init__(self, stack=(), more=None, listener=None, ask=None, connect=None, counts=(SHORT, LONG), origin=None):
         self.stack, self.more, self.listener = list(stack), more or {}, listener or {}
         self.ask, self.connect, self.counts = ask or ask_http1, connect or connect_clear, counts
+        # Starts an origin that speaks HTTP/2. Without it, one for all speaks HTTP/1.1.
+        self.origin = origin
 
     def write(self, origin, run):
         """The file of the proxy, in the folder `run`."""
@@ -56,10 +61,11 @@ class Case:
         if self.connect is connect_tls:
             listener["tls"] = {"certificate": "cert.pem", "key": "key.pem"}
             certificate(run)
+        protocol = {"protocol": "http2"} if self.origin else {}
         config = {
             "listeners": [listener],
             "limits": {"workers": 1},
-            "upstreams": {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"]}},
+            "upstreams": {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"], **protocol}},
             "routes": [{"name": "all", "match": {"pathPrefix": "/"}, "upstream": "origin", "middleware": self.stack}],
             **self.more,
         }
@@ -111,14 +117,25 @@ def ask_with_keys(stream, times):
     ask_http1(stream, times, lambda number: f"Idempotency-Key: {number}\r\n".encode())
 
 
-# A request that costs more needs fewer of them for the same precision.
-FEWER = (100, 500)
+# A request that costs more needs fewer of them for the same precision. Multiples of the largest batch.
+FEWER = (96, 496)
+
+
+def over_http2(batch, upstream=False):
+    """So many requests at once over HTTP/2, which the upstream speaks, too, or not."""
+    origin = (lambda: http2.serve_origin(batch)) if upstream else None
+    ask = lambda client, times: client.ask(times, batch)
+    return Case(connect=http2.Client, ask=ask, counts=FEWER, origin=origin)
+
 
 CASES = {
     "plain": Case(),
     "policy": Case(POLICY),
     "log": Case(more={"log": {"access": {"when": "all"}}}, counts=FEWER),
     "tls": Case(connect=connect_tls, counts=FEWER),
+    "h2c": over_http2(1),
+    "h2h2": over_http2(1, upstream=True),
+    "h2h2, 16 at once": over_http2(16, upstream=True),
 }
 
 PRICES = {
@@ -173,7 +190,7 @@ def counted(binary, case, origin, requests):
         # The access log goes to standard output, the rest to standard error.
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            with case.connect(port_of(process)) as stream:
+            with contextlib.closing(case.connect(port_of(process))) as stream:
                 case.ask(stream, requests)
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=120)
@@ -190,6 +207,7 @@ def counted(binary, case, origin, requests):
 
 def each_request(binary, case, origin):
     short, long = case.counts
+    origin = case.origin() if case.origin else origin
     runs = [counted(binary, case, origin, requests) for requests in case.counts]
     return round((runs[1] - runs[0]) / (long - short))
 

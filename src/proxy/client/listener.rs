@@ -18,6 +18,7 @@ use super::connection;
 use crate::proxy::io::acked::Addresses;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::{Io, loopback};
+use crate::proxy::proxy_header::Ends;
 use crate::proxy::proxy_header::receive::receive;
 use crate::proxy::site::runtime::{ListenerProxies, ListenerTls};
 use crate::proxy::site::{Worker, WorkerState};
@@ -185,7 +186,7 @@ impl BoundListener {
         let (tell, told) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
             let core = Arc::clone(&worker.core);
-            let local = local.or_else(|| stream.local_addr().ok());
+            let mut local = local.or_else(|| stream.local_addr().ok());
             let addresses = local.map(|local| Addresses { local, peer: client });
             let (state, registered) = core.connections.register(addresses);
             if let Ok(task) = told.await {
@@ -194,13 +195,15 @@ impl BoundListener {
             let (mut stream, mut client) = (stream, client);
             if let Some(proxies) = proxies {
                 let introduced = introduced(&mut stream, client, &proxies, (limit, &core));
-                let Some(source) = Box::pin(introduced).await else { return };
-                client = source;
+                let Some(ends) = Box::pin(introduced).await else { return };
+                if let Some(Ends { source, destination }) = ends {
+                    (client, local) = (source, Some(destination));
+                }
                 state.greeted();
             }
             match tls {
                 None => {
-                    let (io, peer) = (Io::Tcp(stream), Peer::clear(client));
+                    let (io, peer) = (Io::Tcp(stream), Peer { local, ..Peer::clear(client) });
                     connection::serve_registered(io, peer, &worker, &state).await;
                 }
                 // Boxed, so that clear-text connections do not carry its size.
@@ -209,7 +212,7 @@ impl BoundListener {
                     drop(tls);
                     if let Some((io, peer)) = greeted {
                         state.greeted();
-                        let io = Io::Served(io);
+                        let (io, peer) = (Io::Served(io), Peer { local, ..peer });
                         Box::pin(connection::serve_registered(io, peer, &worker, &state)).await;
                     }
                 }
@@ -222,16 +225,16 @@ impl BoundListener {
     }
 }
 
-/// The address of the client for whom `proxy` has opened a connection, as its PROXY header says. `None` if none came, which
-/// has been reported.
+/// The ends of the connection for which `proxy` has opened this one, if its PROXY header says them. `None` if no header came,
+/// which has been reported.
 async fn introduced(
     stream: &mut TcpStream,
     proxy: SocketAddr,
     proxies: &ListenerProxies,
     (limit, core): (Duration, &WorkerState),
-) -> Option<SocketAddr> {
+) -> Option<Option<Ends>> {
     match receive(stream, limit).await {
-        Ok(ends) => Some(ends.map_or(proxy, |ends| ends.source)),
+        Ok(ends) => Some(ends),
         Err(refused) => {
             proxies.refused(proxy, &refused, &core.headers);
             None
@@ -250,7 +253,7 @@ async fn greet(
         Ok(AcceptedConnection { io, http2, resumed, certificate }) => {
             listened.done.count(usize::from(resumed));
             let over = Negotiated::Tls { http2 };
-            Some((io, Peer { address: client, over, certificate }))
+            Some((io, Peer { over, certificate, ..Peer::clear(client) }))
         }
         Err(refused) => {
             listened.refused(client, &refused, &core.handshakes);

@@ -35,8 +35,10 @@ pub(crate) fn span(exchange: &Exchange) -> Option<SpanId> {
 /// Adds the trace to the upstream's request.
 pub(crate) fn inject(exchange: &Exchange, span: Option<SpanId>, fields: &mut Cow<'_, HeaderMap>) {
     if let (Some(place), Some(span)) = (exchange.trace.as_deref(), span)
-        && let Ok(value) = HeaderValue::from_bytes(&place.context.header(span))
+        && let Ok(mut value) = HeaderValue::from_bytes(&place.context.header(span))
     {
+        // It comes once: HTTP/2 need not keep it in its table of fields.
+        value.set_sensitive(true);
         fields.to_mut().insert(TRACEPARENT, value);
     }
 }

@@ -53,6 +53,8 @@ pub struct Runtime {
     /// The field of every answer that carries the execution's id.
     pub(crate) request_id: Option<HeaderName>,
     pub(crate) paths: Paths,
+    /// Whether an upstream is to be told the ends of clients' connections.
+    pub(crate) introduces: bool,
     /// Whether this proxy adds itself to `Via`.
     pub(crate) via: bool,
     pub(crate) refusals: RefusalMetrics,

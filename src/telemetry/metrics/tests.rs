@@ -284,14 +284,14 @@ fn names_pass_the_linter() {
 
 /// A metric without an explanation is useless to whoever is woken by it.
 #[test]
-fn the_readme_explains_every_family() {
-    let readme = include_str!("../../../README.md");
+fn the_page_for_operators_explains_every_family() {
+    let page = include_str!("../../../docs/operating.md");
     let mut collectors = Collectors::default();
     Families::of(&BUCKETS, &mut collectors);
     for family in collectors.0 {
         for described in family.desc() {
             let name = &described.fq_name;
-            assert!(readme.contains(&format!("`{name}")), "README.md says nothing of {name}");
+            assert!(page.contains(&format!("`{name}")), "docs/operating.md says nothing of {name}");
         }
     }
 }

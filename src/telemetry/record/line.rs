@@ -6,7 +6,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{Attempt, Call, CaughtFailure, Execution, RequestRef, Traced, short};
+use tokio::time::Instant;
+
+use super::{Attempt, Call, CaughtFailure, Execution, FiredBound, RequestRef, Traced, short};
 use crate::language::temporal::Timestamp;
 use crate::telemetry::hex;
 
@@ -54,7 +56,7 @@ impl KnownSecond {
 impl Execution<RequestRef<'_>> {
     /// Appends the line, with its line feed.
     pub(in crate::telemetry) fn line(&self, second: &mut KnownSecond, out: &mut Vec<u8>) {
-        let Self { request, answer, attempts, omitted, failures, caught } = self;
+        let Self { request, answer, attempts, omitted, failures, caught, bounds } = self;
         let RequestRef { id, request: number, route, client, method, path, received, at, trace } =
             request;
         let first = failures.first();
@@ -104,6 +106,11 @@ impl Execution<RequestRef<'_>> {
             separated(caught, out, append_caught);
             out.push(b']');
         }
+        if !bounds.is_empty() {
+            out.extend_from_slice(b",\"bounds\":[");
+            separated(bounds, out, |bound, out| append_bound(bound, answer.began, out));
+            out.push(b']');
+        }
         out.extend_from_slice(b"}\n");
     }
 }
@@ -149,6 +156,17 @@ fn append_attempt(attempt: &Attempt, since: Duration, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(b",\"took\":");
     append_seconds(*took, out);
+    out.push(b'}');
+}
+
+fn append_bound(bound: &FiredBound, began: Instant, out: &mut Vec<u8>) {
+    let FiredBound { entry, duration, fired } = bound;
+    out.extend_from_slice(b"{\"entry\":");
+    append_text(entry, out);
+    out.extend_from_slice(b",\"duration\":");
+    append_optional(duration.as_deref(), out);
+    out.extend_from_slice(b",\"fired\":");
+    append_seconds(fired.saturating_duration_since(began), out);
     out.push(b'}');
 }
 
@@ -332,6 +350,11 @@ mod tests {
                 next: path.as_str().into(),
                 cleanup,
                 chain: vec![Cause { ty: "error".into(), code: code.as_str().into(), message: None, retryable: None }],
+            });
+            recorder.bound(FiredBound {
+                entry: step.as_str().into(),
+                duration: dispatch.map(|_| endpoint.as_str().into()),
+                fired: begun + Duration::from_nanos(took / 4),
             });
             recorder.result(&Outcome::from(Failure::error(code.clone(), "x")));
             let mut answer = answer(status, begun, 0);

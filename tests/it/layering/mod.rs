@@ -32,8 +32,8 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("boxed", &[]),
     ("proxy_header", &[]),
     ("tls", &[]),
-    ("settings", &["tls"]),
-    ("io", &["tls"]),
+    ("settings", &["proxy_header", "tls"]),
+    ("io", &["proxy_header", "tls"]),
     ("grpc", &[]),
     ("code", &["grpc"]),
     ("meaning", &["code", "grpc"]),
@@ -45,7 +45,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("message", &["code", "h1", "memory", "settings"]),
     ("stage", &["io", "settings"]),
     ("body", &["h1", "h2", "io", "memory", "message", "settings"]),
-    ("upstream", &["body", "boxed", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
+    (
+        "upstream",
+        &["body", "boxed", "h1", "h2", "io", "message", "proxy_header", "settings", "stage", "tls"],
+    ),
     (
         "site",
         &[
@@ -63,8 +66,19 @@ const ROOMS_OF_PROXY: &[Room] = &[
     (
         "request",
         &[
-            "body", "boxed", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site",
-            "tls", "upstream",
+            "body",
+            "boxed",
+            "grpc",
+            "h1",
+            "h2",
+            "io",
+            "memory",
+            "message",
+            "proxy_header",
+            "settings",
+            "site",
+            "tls",
+            "upstream",
         ],
     ),
     (
