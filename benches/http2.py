@@ -72,6 +72,9 @@ class Client:
         self.wire.stream.sendall(PREFACE + OPENING)
         self.stream, self.block = 1, FIRST
 
+    def close(self):
+        self.wire.stream.close()
+
     def ask(self, times, batch=1):
         for _ in range(times // batch):
             requests = b""

@@ -25,7 +25,8 @@ impl RequestObserver<'_> {
         };
         let code = ended.code();
         self.0.route.metrics.attempt(destination.upstream, code, ended.took);
-        if let Some(endpoint) = destination.endpoint.as_any().downcast_ref::<WorkerEndpoint>() {
+        let endpoint = destination.endpoint.as_any().downcast_ref::<WorkerEndpoint>();
+        if let Some(endpoint) = endpoint.filter(|_| !destination.unasked) {
             endpoint.metrics.attempt(code.is_none());
             if matches!(ended.end, End::Interrupted(Some(by)) if by.code.as_str() == timeout::EXCEEDED)
             {

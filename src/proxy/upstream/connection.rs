@@ -19,6 +19,7 @@ use super::{Upstream, http2};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::Error;
 use crate::proxy::h2::{CountsSnapshot, Incoming};
+use crate::proxy::proxy_header::Ends;
 use crate::proxy::stage::ScriptedConnection;
 
 /// A connection for one request.
@@ -46,6 +47,8 @@ pub(crate) struct Http1Lease {
 pub(super) struct IdleConnection {
     pub(super) conn: Box<Http1Connection>,
     pub(super) endpoint: Arc<WorkerEndpoint>,
+    /// The ends that its PROXY header has named.
+    pub(super) ends: Option<Box<Ends>>,
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     pub(super) line: Option<Arc<ScriptedConnection>>,
@@ -58,6 +61,7 @@ struct Lease {
     /// Its request's place at the upstream.
     _place: Place,
     visit: Visit,
+    ends: Option<Box<Ends>>,
     peer: Option<IpAddr>,
     /// False once it was returned.
     open: bool,
@@ -201,8 +205,8 @@ impl Http1Lease {
         parked: IdleConnection,
         reused: bool,
     ) -> Self {
-        let IdleConnection { conn, endpoint: _, peer, line } = parked;
-        let lease = Lease { upstream, _place: place, visit, peer, open: true };
+        let IdleConnection { conn, endpoint: _, ends, peer, line } = parked;
+        let lease = Lease { upstream, _place: place, visit, ends, peer, open: true };
         Self { conn, lease, line, reused }
     }
 
@@ -251,7 +255,8 @@ impl Http1Lease {
         if conn.rest() {
             lease.open = false;
             let (endpoint, peer) = (Arc::clone(lease.visit.endpoint()), lease.peer);
-            lease.upstream.park(IdleConnection { conn, endpoint, peer, line });
+            let ends = lease.ends.take();
+            lease.upstream.park(IdleConnection { conn, endpoint, ends, peer, line });
         }
     }
 }
