@@ -133,6 +133,15 @@ impl Listener {
             }
         }
     }
+
+    /// The same, if there is one now.
+    pub fn try_next(&mut self) -> Option<TapMessage> {
+        match self.0.try_recv() {
+            Ok(event) => Some(TapMessage::Event(event)),
+            Err(broadcast::error::TryRecvError::Lagged(missed)) => Some(TapMessage::Missed(missed)),
+            Err(_) => None,
+        }
+    }
 }
 
 impl Drop for Listener {

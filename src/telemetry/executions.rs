@@ -8,12 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::record::{Execution, Kind};
+use super::shard;
 
 /// The kinds, each of which is kept apart.
 const KINDS: [Kind; 3] = [Kind::Failure, Kind::Degraded, Kind::Success];
-
-/// How many threads have a shard of their own. Further threads share.
-const SHARDS: usize = 64;
 
 /// The latest executions of the process.
 #[derive(Debug)]
@@ -58,20 +56,12 @@ impl Shard {
     }
 }
 
-thread_local! {
-    /// This thread's shard.
-    static PLACE: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
-    };
-}
-
 impl Executions {
     /// Keeps `keep` executions of each kind; 0 keeps none.
     pub fn new(keep: usize) -> Self {
         Self {
             keep: AtomicUsize::new(keep),
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..shard::COUNT).map(|_| Shard::default()).collect(),
         }
     }
 
@@ -94,7 +84,7 @@ impl Executions {
     /// Appends an execution and removes the oldest of its kind if there are too many.
     pub fn push(&self, execution: Arc<Execution>) {
         let keep = self.keep();
-        let Some(shard) = PLACE.with(|place| self.shards.get(*place)) else {
+        let Some(shard) = self.shards.get(shard::of_this_thread()) else {
             return;
         };
         if keep == 0 {

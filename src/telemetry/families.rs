@@ -44,6 +44,7 @@ pub(super) struct Families {
     pub(super) ejections: IntCounterVec,
     pub(super) store_errors: IntCounterVec,
     pub(super) lost_answers: IntCounterVec,
+    pub(super) handshakes: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
     pub(super) header_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
@@ -244,6 +245,11 @@ impl Families {
                 "idempotency_answers_lost_total",
                 "Answers that were to be kept and are not, by reason: evicted, tooLarge or lapsed.",
                 &["route", "entry", "reason"],
+            ),
+            handshakes: all.counters(
+                "tls_handshakes_total",
+                "TLS handshakes of clients, by whether they resumed a session.",
+                &["listener", "resumed"],
             ),
             handshake_failures: all.counters(
                 "tls_handshake_failures_total",

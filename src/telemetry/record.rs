@@ -4,6 +4,8 @@
 //! agree. No body, header field or query is kept: clients' data stays out of logs.
 
 mod failures;
+mod line;
+mod request;
 mod shown;
 
 #[cfg(test)]
@@ -16,12 +18,13 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 pub use self::failures::{CaughtFailure, Cause, FiredBound};
-use super::trace::{Context, SpanId};
+pub use self::line::KnownSecond;
+pub use self::request::{Request, RequestId, RequestRef, Traced};
+use super::trace::SpanId;
 use crate::language::code::system;
 use crate::language::observe::{End, Ended};
 use crate::language::outcome::{FailureType, Outcome};
 use crate::language::provider::{self, Destination, Role, Wait};
-use crate::language::temporal::Timestamp;
 
 /// How many attempts of one request are kept: the first half of this number, and the latest.
 const ATTEMPTS: usize = 64;
@@ -142,57 +145,11 @@ pub enum Kind {
     Failure,
 }
 
-/// The random id of one request, in records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestId(pub [u8; 8]);
-
-impl std::fmt::Display for RequestId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}", u64::from_be_bytes(self.0))
-    }
-}
-
-/// A request's record without its attempts.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The execution's id, which the client may have given, to several requests even.
-    pub id: Box<str>,
-    /// An id that no other request has.
-    pub request: RequestId,
-    /// The route; `None` if no route matched.
-    pub route: Option<Arc<str>>,
-    /// The client's address, without its port.
-    pub client: Box<str>,
-    /// The method.
-    pub method: Box<str>,
-    /// The path, without its query.
-    pub path: Box<str>,
-    /// How many bytes of its body were read.
-    pub received: u64,
-    /// The wall time at which it began.
-    pub at: Timestamp,
-    /// Present if the request is traced.
-    pub trace: Option<Box<Traced>>,
-}
-
-/// What a request's span says beside the record.
-#[derive(Clone, Debug)]
-pub struct Traced {
-    /// Its place in the trace.
-    pub context: Context,
-    /// `Host`.
-    pub host: Box<str>,
-    /// `http`.
-    pub scheme: &'static str,
-    /// `1.1`.
-    pub version: &'static str,
-}
-
 /// The record of a request that has ended.
 #[derive(Clone, Debug)]
-pub struct Execution {
+pub struct Execution<R = Request> {
     /// The request.
-    pub request: Request,
+    pub request: R,
     /// What the client got.
     pub answer: AnswerSummary,
     /// The attempts, in the order in which they began.
@@ -263,7 +220,7 @@ impl Recorder {
 
     /// The record of `request`, which has ended. `None` if it never began to be answered, or if the recorder is
     /// [provisional](Self::provisional) and nobody needs it.
-    pub fn finish(&self, request: impl FnOnce(&AnswerSummary) -> Request) -> Option<Execution> {
+    pub fn finish<R>(&self, request: impl FnOnce(&AnswerSummary) -> R) -> Option<Execution<R>> {
         let trail = std::mem::take(&mut *self.lock());
         let RecorderState {
             provisional,
@@ -348,9 +305,18 @@ pub fn short(text: &str) -> &str {
     cut.unwrap_or_default()
 }
 
-impl Execution {
+impl Execution<RequestRef<'_>> {
+    /// The same with texts of its own, for readers that keep it.
+    pub(super) fn into_owned(self) -> Execution {
+        let Self { request, answer, attempts, omitted, failures, caught, bounds } = self;
+        let request = request.to_owned();
+        Execution { request, answer, attempts, omitted, failures, caught, bounds }
+    }
+}
+
+impl<R> Execution<R> {
     /// The record of a request without an execution: refused with `code`, or matched by no route.
-    pub fn refused(request: Request, answer: AnswerSummary, code: &str, detail: &str) -> Self {
+    pub fn refused(request: R, answer: AnswerSummary, code: &str, detail: &str) -> Self {
         let failures = vec![Cause::new(&FailureType::Error, code, detail)];
         let (attempts, caught, bounds) = (Vec::new(), Vec::new(), Vec::new());
         Self { request, answer, attempts, omitted: 0, failures, caught, bounds }

@@ -4,6 +4,7 @@
 //! beside it without copying, and everything goes out in one system call. There is only one chunk at a time, so
 //! a body is not read faster than the peer accepts it.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,6 +14,14 @@ use tokio::io::AsyncWrite;
 
 /// A chunk up to this size is copied into the buffer, which is cheaper than another vector.
 const SMALL: usize = 1024;
+
+/// How much memory a thread keeps for its next message.
+const SPARED: usize = 4 * SMALL;
+
+thread_local! {
+    /// The memory of this thread's last message.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Bytes before a chunk, the chunk, and bytes after it.
 #[derive(Debug, Default)]
@@ -39,10 +48,9 @@ impl WriteBuffer {
         let copied = body.filter(|size| *size <= SMALL).unwrap_or_default();
         let (text, size) = (self.text(), head.saturating_add(copied));
         if text.capacity() == 0 {
-            *text = Vec::with_capacity(size);
-        } else {
-            text.reserve(size);
+            *text = SPARE.take();
         }
+        text.reserve(size);
     }
 
     /// Puts in the next chunk of a body. There must be none yet: see [`WriteBuffer::is_full`].
@@ -118,10 +126,14 @@ impl WriteBuffer {
         }
     }
 
-    /// The message is complete: no memory is kept for the next one. What the allocator hands out again was used
-    /// more recently than a buffer that one of many connections keeps, so it is more likely in the cache.
+    /// The message is complete: no memory is kept for the next one of this connection. The next message of any connection
+    /// gets it: what was used last is most likely in the cache.
     pub(crate) fn rest(&mut self) {
-        *self = Self::default();
+        let Self { mut front, .. } = std::mem::take(self);
+        if (1..=SPARED).contains(&front.capacity()) {
+            front.clear();
+            SPARE.set(front);
+        }
     }
 }
 

@@ -30,7 +30,8 @@ impl RequestObserver<'_> {
         if ended.attempt.role == Role::Cleanup {
             metrics.cleanup_attempt(destination.upstream, code);
         }
-        if let Some(endpoint) = destination.endpoint.as_any().downcast_ref::<WorkerEndpoint>() {
+        let endpoint = destination.endpoint.as_any().downcast_ref::<WorkerEndpoint>();
+        if let Some(endpoint) = endpoint.filter(|_| !destination.unasked) {
             endpoint.metrics.attempt(code.is_none());
             if matches!(ended.end, End::Interrupted(Some(by)) if by.code.as_str() == timeout::EXCEEDED)
             {

@@ -197,6 +197,10 @@ impl Stage {
 }
 
 impl Observer for Stage {
+    fn follows_decisions(&self) -> bool {
+        true
+    }
+
     fn on(&self, event: &observe::Event<'_>) {
         use observe::Event;
         self.write(match *event {

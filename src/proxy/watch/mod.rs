@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
+use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
@@ -49,14 +50,16 @@ pub(crate) struct ConnectionState {
     rest: AtomicU8,
     /// Whether a request has arrived.
     asked: AtomicBool,
-    /// For the timeouts of its requests.
-    alarm: Mutex<Alarm>,
+    /// For the timeouts of its requests, of which HTTP/2 runs several at once.
+    alarms: Mutex<SmallVec<[Alarm; 1]>>,
     /// Wakes the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
 
-/// After this many idle ticks a connection gives up its timer.
+/// After this many idle ticks a connection gives up its timers.
 const AFTER: u32 = 2;
+/// How many it keeps at most.
+const ALARMS: usize = 16;
 
 /// Between two requests.
 const IDLE: u8 = 0;
@@ -134,7 +137,7 @@ impl ConnectionState {
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
             asked: AtomicBool::new(false),
-            alarm: Mutex::default(),
+            alarms: Mutex::default(),
             waker: Mutex::new(None),
         }
     }
@@ -178,14 +181,17 @@ impl ConnectionState {
         self.wake();
     }
 
-    /// The timer that its last execution left.
+    /// The timer that an earlier execution left.
     pub(super) fn take_alarm(&self) -> Alarm {
-        std::mem::take(&mut lock(&self.alarm))
+        lock(&self.alarms).pop().unwrap_or_default()
     }
 
-    /// Keeps a timer for its next execution.
+    /// Keeps a timer for a later execution, if there are not enough.
     pub(super) fn keep_alarm(&self, alarm: Alarm) {
-        *lock(&self.alarm) = alarm;
+        let mut alarms = lock(&self.alarms);
+        if alarms.len() < ALARMS {
+            alarms.push(alarm);
+        }
     }
 
     fn wake(&self) {
@@ -344,9 +350,9 @@ impl Connections {
                 // It has a timeout of its own.
                 continue;
             }
-            if state.ticks(IDLE) == Some(AFTER) {
-                // The timer of an ended request must not wake it.
-                drop(state.take_alarm());
+            if state.ticks(IDLE) == Some(AFTER) || state.ticks(QUIET) == Some(AFTER) {
+                // The timers of ended requests must not wake it.
+                drop(std::mem::take(&mut *lock(&state.alarms)));
             }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
             let slow = patience.rate.is_some_and(|rate| state.is_slow(rate, length));

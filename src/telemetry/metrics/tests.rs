@@ -128,7 +128,7 @@ fn series_end_with_their_names() {
     let metrics = Metrics::new();
     let use_all = |name: &str| {
         let (route, upstream) = (metrics.route(name, &["A"]), metrics.upstream(name));
-        let listener = metrics.handshakes(name, &["closed"]);
+        let listener = (metrics.handshake_failures(name, &["closed"]), metrics.handshakes(name));
         route.request_started();
         route.request_done(503, Duration::ZERO);
         route.attempt(name, Some("A"), Duration::ZERO);
@@ -140,7 +140,8 @@ fn series_end_with_their_names() {
         route.interim_dropped("late");
         upstream.opened();
         upstream.stale_resend();
-        listener.count(0);
+        listener.0.count(0);
+        listener.1.count(1);
         (route, upstream, listener)
     };
     let kept = use_all("kept");

@@ -1,4 +1,6 @@
-//! A record as JSON, for the access log and, with the chain of failures, for `/executions`.
+//! A record as JSON with the chain of failures, for `/executions`. The access log has the same members ([`line`](super::line)).
+
+use std::net::IpAddr;
 
 use serde::Serialize;
 use tokio::time::Instant;
@@ -8,12 +10,12 @@ use super::{Attempt, Call, CaughtFailure, Cause, Execution, FiredBound, short};
 /// A record as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RecordJson<'a> {
+pub(super) struct RecordJson<'a> {
     time: String,
     execution: &'a str,
     request: String,
     route: Option<&'a str>,
-    client: &'a str,
+    client: IpAddr,
     method: &'a str,
     path: &'a str,
     status: u16,
@@ -75,23 +77,12 @@ struct AttemptJson<'a> {
 }
 
 impl Execution {
-    /// One flat line of JSON with its line feed, for the access log. It has the Result's code, but not the
-    /// messages of the chain.
-    pub fn line(&self, out: &mut Vec<u8>) {
-        let length = out.len();
-        if serde_json::to_writer(&mut *out, &self.shown(false)).is_err() {
-            // Nothing in it can fail to serialize; if it did, half a line would be worse than none.
-            out.truncate(length);
-        }
-        out.push(b'\n');
-    }
-
-    /// The same with the whole chain, for `/executions`.
+    /// With the whole chain, for `/executions`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self.shown(true)).unwrap_or_default()
     }
 
-    fn shown(&self, chain: bool) -> RecordJson<'_> {
+    pub(super) fn shown(&self, chain: bool) -> RecordJson<'_> {
         let Self { request, answer, attempts, omitted, failures, caught, bounds } = self;
         let first = failures.first();
         RecordJson {
@@ -99,7 +90,7 @@ impl Execution {
             execution: &request.id,
             request: request.request.to_string(),
             route: request.route.as_deref(),
-            client: &request.client,
+            client: request.client,
             method: short(&request.method),
             path: short(&request.path),
             status: answer.status,

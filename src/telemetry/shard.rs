@@ -1,0 +1,18 @@
+//! A place for each thread in what all of them write to, so that no two compete for a lock.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// How many threads have a place of their own. Further threads share.
+pub(super) const COUNT: usize = 64;
+
+thread_local! {
+    static PLACE: usize = {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NEXT.fetch_add(1, Ordering::Relaxed) % COUNT
+    };
+}
+
+/// This thread's place, below [`COUNT`].
+pub(super) fn of_this_thread() -> usize {
+    PLACE.with(|place| *place)
+}
