@@ -51,13 +51,13 @@ where
     };
     let question = tokio::select! {
         biased;
-        collected = Limited::new(body, MAX_QUESTION).collect() => match collected {
-            Ok(question) => question.to_bytes(),
-            Err(_) => {
+        collected = Limited::new(body, MAX_QUESTION).collect() => {
+            let Ok(question) = collected else {
                 let told = format!("the question broke off, or has more than {MAX_QUESTION} bytes\n");
                 return text(StatusCode::PAYLOAD_TOO_LARGE, told);
-            }
-        },
+            };
+            question.to_bytes()
+        }
         () = sleep(ARRIVAL) => {
             return text(StatusCode::REQUEST_TIMEOUT, "the question did not come\n".into());
         }
