@@ -159,6 +159,17 @@ fn append_attempt(attempt: &Attempt, since: Duration, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
+fn append_bound(bound: &FiredBound, began: Instant, out: &mut Vec<u8>) {
+    let FiredBound { entry, duration, fired } = bound;
+    out.extend_from_slice(b"{\"entry\":");
+    append_text(entry, out);
+    out.extend_from_slice(b",\"duration\":");
+    append_optional(duration.as_deref(), out);
+    out.extend_from_slice(b",\"fired\":");
+    append_seconds(fired.saturating_duration_since(began), out);
+    out.push(b'}');
+}
+
 fn append_caught(caught: &CaughtFailure, out: &mut Vec<u8>) {
     let CaughtFailure { step, next, cleanup, chain } = caught;
     out.extend_from_slice(b"{\"step\":");
@@ -170,17 +181,6 @@ fn append_caught(caught: &CaughtFailure, out: &mut Vec<u8>) {
     }
     out.extend_from_slice(b",\"code\":");
     append_optional(chain.first().map(|cause| &*cause.code), out);
-    out.push(b'}');
-}
-
-fn append_bound(bound: &FiredBound, began: Instant, out: &mut Vec<u8>) {
-    let FiredBound { entry, duration, fired } = bound;
-    out.extend_from_slice(b"{\"entry\":");
-    append_text(entry, out);
-    out.extend_from_slice(b",\"duration\":");
-    append_optional(duration.as_deref(), out);
-    out.extend_from_slice(b",\"fired\":");
-    append_seconds(fired.saturating_duration_since(began), out);
     out.push(b'}');
 }
 
@@ -262,6 +262,7 @@ fn append_address(address: IpAddr, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use tokio::time::Instant;
 
     use super::*;
     use crate::language::outcome::{Failure, Outcome};
@@ -329,8 +330,8 @@ mod tests {
                 chain: vec![Cause { ty: "error".into(), code: code.as_str().into(), message: None, retryable: None }],
             });
             recorder.bound(FiredBound {
-                entry: endpoint.as_str().into(),
-                duration: cleanup.then(|| code.as_str().into()),
+                entry: step.as_str().into(),
+                duration: dispatch.map(|_| endpoint.as_str().into()),
                 fired: begun + Duration::from_nanos(took / 4),
             });
             recorder.result(&Outcome::from(Failure::error(code.clone(), "x")));
