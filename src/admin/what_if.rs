@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use tokio::sync::{Semaphore, oneshot};
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{Backend, Body, json, text};
@@ -49,13 +49,18 @@ where
         let busy = "another explanation is being worked out; ask again when it is done\n";
         return text(StatusCode::SERVICE_UNAVAILABLE, busy.into());
     };
-    let question = match timeout(ARRIVAL, Limited::new(body, MAX_QUESTION).collect()).await {
-        Ok(Ok(question)) => question.to_bytes(),
-        Ok(Err(_)) => {
-            let wanted = format!("the question broke off, or has more than {MAX_QUESTION} bytes\n");
-            return text(StatusCode::PAYLOAD_TOO_LARGE, wanted);
+    let question = tokio::select! {
+        biased;
+        collected = Limited::new(body, MAX_QUESTION).collect() => {
+            let Ok(question) = collected else {
+                let told = format!("the question broke off, or has more than {MAX_QUESTION} bytes\n");
+                return text(StatusCode::PAYLOAD_TOO_LARGE, told);
+            };
+            question.to_bytes()
         }
-        Err(_) => return text(StatusCode::REQUEST_TIMEOUT, "the question did not come\n".into()),
+        () = sleep(ARRIVAL) => {
+            return text(StatusCode::REQUEST_TIMEOUT, "the question did not come\n".into());
+        }
     };
     let stop = CancellationToken::new();
     // Also when the client leaves.
@@ -73,17 +78,21 @@ where
         let told = format!("the system provides no thread: {error}\n");
         return text(StatusCode::SERVICE_UNAVAILABLE, told);
     }
-    match timeout(LONGEST, told).await {
-        Ok(Ok(Ok(explained))) => json(StatusCode::OK, &explained),
-        Ok(Ok(Err(mistakes))) => text(StatusCode::BAD_REQUEST, mistakes),
-        Ok(Err(_)) => {
+    let told = tokio::select! {
+        biased;
+        told = told => told,
+        () = sleep(LONGEST) => {
+            let late = format!("the explanation took longer than {LONGEST:?} and was stopped\n");
+            return text(StatusCode::SERVICE_UNAVAILABLE, late);
+        }
+    };
+    match told {
+        Ok(Ok(explained)) => json(StatusCode::OK, &explained),
+        Ok(Err(mistakes)) => text(StatusCode::BAD_REQUEST, mistakes),
+        Err(_) => {
             tracing::error!("An explanation ended without a result.");
             let told = "the explanation ended without a result: a mistake in the proxy\n";
             text(StatusCode::INTERNAL_SERVER_ERROR, told.into())
-        }
-        Err(_) => {
-            let told = format!("the explanation took longer than {LONGEST:?} and was stopped\n");
-            text(StatusCode::SERVICE_UNAVAILABLE, told)
         }
     }
 }

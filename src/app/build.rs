@@ -137,7 +137,10 @@ impl Input {
         };
         let variable = |wanted: &str| self.variable(wanted);
         let origin = Origin { read: &read, variable: &variable, ..Origin::system() };
-        config::load(files.first().map_or(Path::new(""), |file| &file.path), origin)
+        config::load(
+            files.first().map_or_else(|| Path::new(""), |file| file.path.as_path()),
+            origin,
+        )
     }
 
     /// The value of a variable.

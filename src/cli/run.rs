@@ -57,7 +57,7 @@ fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
         }
         let input = dev::before(upstream, run.listen, Some(admin), &faults);
         return app::run(input, sockets, lines, explain::ask, |addresses| {
-            say(&dev_banner(addresses, upstream))
+            say(&dev_banner(addresses, upstream));
         });
     }
     let flaky = quickstart::start()?;

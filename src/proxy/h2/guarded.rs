@@ -196,18 +196,32 @@ impl<T: AsyncWrite + Unpin> Wire<T> {
     fn poll_gathered(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while let Some(left) = self.gathered.get(self.sent..).filter(|left| !left.is_empty()) {
             let polled = Pin::new(&mut self.io).poll_write(cx, left);
-            match ready!(self.wrote(polled, cx))? {
-                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                size => self.sent += size,
+            match self.wrote(polled, cx)? {
+                Poll::Pending => {
+                    self.keep_left();
+                    return Poll::Pending;
+                }
+                Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(size) => self.sent += size,
             }
         }
-        self.gathered.clear();
-        self.sent = 0;
-        if self.gathered.capacity() > 0 {
-            let spare = std::mem::take(&mut self.gathered);
-            let _kept = SPARE.try_with(|kept| kept.replace(spare)).is_ok();
-        }
+        self.keep_left();
         Poll::Ready(Ok(()))
+    }
+
+    /// Gives the buffer back, if most of it is free. What is left keeps the memory that it needs: there may be many
+    /// connections whose other side reads nothing.
+    fn keep_left(&mut self) {
+        let left = self.gathered.get(self.sent..).unwrap_or_default();
+        if left.len() < self.gathered.capacity() / 2 {
+            let left = left.to_vec();
+            let mut spare = std::mem::replace(&mut self.gathered, left);
+            spare.clear();
+            self.sent = 0;
+            if spare.capacity() >= GATHERED {
+                let _kept = SPARE.try_with(|kept| kept.replace(spare)).is_ok();
+            }
+        }
     }
 
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -12,6 +12,7 @@ use super::connect_error::ConnectError;
 use super::connection::{Connection, Http1Lease, Http2Stream, IdleConnection, UnsentRequest};
 use super::endpoints::{Visit, WorkerEndpoint};
 use super::http2::{Dialed, ExchangeLimits, Http2Connection, Origin, SharedDial};
+use super::request_head::LastAuthority;
 use super::{Upstream, Wanted};
 use crate::proxy::proxy_header::Ends;
 use crate::proxy::settings::{self, Protocol};
@@ -223,6 +224,7 @@ impl Upstream {
             scheme: opened.endpoint.scheme(),
             endpoint: Arc::clone(opened.endpoint.name()),
             authority: opened.endpoint.at.host_field().into(),
+            last: LastAuthority::default(),
         };
         let settings::Upstream { heads, idle_timeout: idle, .. } = *self.settings;
         let limits = ExchangeLimits { heads, idle };

@@ -37,3 +37,20 @@ impl Drop for BusyGuard {
         self.0.end();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proxy::watch::{ALARMS, Connections, lock};
+
+    #[test]
+    fn the_timers_of_many_requests_at_once_are_kept_up_to_a_bound() {
+        let connections = Connections::default();
+        let (state, _registered) = connections.register(None);
+        let busy = BusyGuard::new(&state);
+        for _ in 0..2 * ALARMS {
+            busy.keep_alarm(Alarm::default());
+        }
+        assert_eq!(lock(&state.alarms).len(), ALARMS);
+    }
+}

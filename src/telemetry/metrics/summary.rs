@@ -89,7 +89,9 @@ impl Metrics {
         read(&families.faults, |route, metric| add(&mut route.faults, metric, "code"));
         read(&families.truncated, |route, metric| route.truncated += count(metric));
         read(&families.finally, |route, metric| add(&mut route.finally, metric, "outcome"));
-        routes.values_mut().for_each(|route| route.attempts.retain(|_, count| *count > 0));
+        for route in routes.values_mut() {
+            route.attempts.retain(|_, count| *count > 0);
+        }
         routes
     }
 }

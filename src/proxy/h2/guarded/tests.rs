@@ -264,6 +264,14 @@ fn what_is_gathered_has_a_bound_and_waits_for_room() {
 }
 
 #[test]
+fn what_waits_for_room_keeps_no_more_than_it_needs() {
+    let (wire, outlet, _) = gathering(10 * 1024 - 1, 10);
+    outlet.flush(&mut Context::from_waker(std::task::Waker::noop()));
+    let wire = lock(&wire.0);
+    assert_eq!((wire.gathered.len(), wire.gathered.capacity()), (1, 1));
+}
+
+#[test]
 fn a_shutdown_writes_what_was_gathered() {
     let (mut wire, _outlet, _) = gathering(usize::MAX, 1);
     let mut cx = Context::from_waker(std::task::Waker::noop());

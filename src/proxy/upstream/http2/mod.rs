@@ -35,6 +35,7 @@ use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
 use super::endpoints::{Visit, WorkerEndpoint};
 use super::origin::ResponseOrigin;
+use super::request_head::{Endpoint, LastAuthority};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::{CountsSnapshot, STREAMS, Traffic};
 use crate::proxy::proxy_header::Ends;
@@ -81,6 +82,8 @@ pub(super) struct Origin {
     pub(super) endpoint: Arc<str>,
     /// Its `Host`.
     pub(super) authority: Arc<str>,
+    /// The authority of the last request.
+    pub(super) last: LastAuthority,
 }
 
 /// All connections of one worker and one upstream.
@@ -160,26 +163,28 @@ impl Http2Connection {
         Exchange::send(&self.sender, request, self.limits, Arc::clone(&self.traffic))
     }
 
-    /// A stream for one more request, if the connection is usable.
+    /// A stream for one more request, if there is room and the connection is usable.
     pub(super) fn take(self: &Arc<Self>) -> Option<StreamSlot> {
-        self.is_usable().then(|| self.slot()).flatten()
+        (self.has_room() && self.is_usable()).then(|| self.slot())
     }
 
-    /// A stream for one more request, if there is room. The connection and everything that uses it are on one thread.
-    fn slot(self: &Arc<Self>) -> Option<StreamSlot> {
+    /// Whether it may carry one more request.
+    fn has_room(&self) -> bool {
         let carried = self.carried.load(Ordering::Relaxed);
-        // Read each time, because the other side may change it.
-        let limit = self.sender.current_max_send_streams().min(STREAMS as usize);
         // The first request always goes on it, and waits there while the other side accepts none: another
-        // connection would not help.
-        if carried > 0 && carried as usize >= limit {
-            return None;
-        }
+        // connection would not help. The limit is read each time, because the other side may change it.
+        carried == 0
+            || (carried < STREAMS && (carried as usize) < self.sender.current_max_send_streams())
+    }
+
+    /// A stream for one more request. The connection and everything that uses it are on one thread.
+    fn slot(self: &Arc<Self>) -> StreamSlot {
+        let carried = self.carried.load(Ordering::Relaxed);
         self.carried.store(carried + 1, Ordering::Relaxed);
         if carried == 0 {
             self.metrics.to_active();
         }
-        Some(StreamSlot { shared: Arc::clone(self), asked: None, place: None })
+        StreamSlot { shared: Arc::clone(self), asked: None, place: None }
     }
 
     /// Since when it carries no request; `None` if it carries some.
@@ -218,10 +223,10 @@ impl StreamSlot {
         &self.shared
     }
 
-    /// The scheme and the endpoint's `Host`.
-    pub(super) fn origin(&self) -> (Scheme, &str) {
-        let Origin { scheme, authority, .. } = &self.shared.origin;
-        (scheme.clone(), authority)
+    /// Where the connection leads.
+    pub(super) fn origin(&self) -> Endpoint<'_> {
+        let Origin { scheme, authority, last, .. } = &self.shared.origin;
+        Endpoint { scheme: scheme.clone(), host: authority, last }
     }
 
     /// The connection takes no new requests.
@@ -270,18 +275,17 @@ impl Drop for StreamSlot {
 }
 
 impl Http2Connections {
-    /// A stream on an existing connection. Closed connections on the way are dropped.
+    /// A stream on an existing connection. Full ones cost a look at a number each, for there may be many. Closed ones on
+    /// the way are dropped.
     pub(super) fn place(&mut self, to: To<'_>) -> Option<StreamSlot> {
         let mut at = 0;
         while let Some(shared) = self.open.get(at) {
-            if !shared.is_for(to) {
+            if !shared.has_room() || !shared.is_for(to) {
                 at += 1;
-            } else if !shared.is_usable() {
-                self.open.remove(at);
-            } else if let Some(slot) = shared.slot() {
-                return Some(slot);
+            } else if shared.is_usable() {
+                return Some(shared.slot());
             } else {
-                at += 1;
+                self.open.remove(at);
             }
         }
         None
