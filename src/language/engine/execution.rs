@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::ExecutionId;
 use super::view::StepNumber;
 use crate::language::clock::Clock;
 use crate::language::code::system;
@@ -15,6 +14,10 @@ use crate::language::plan::Plan;
 use crate::language::provider::{AttemptId, RerunGate};
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
+
+/// `execution.id`: a text that is only checked to be one if an expression reads it.
+#[derive(Clone, Copy)]
+pub struct ExecutionId<'a>(pub &'a [u8]);
 
 /// What all frames have in common ("execution").
 pub(super) struct Execution<'e> {
@@ -32,6 +35,19 @@ pub(super) struct Execution<'e> {
     pub(super) steps: AtomicU64,
     /// Numbers the attempts.
     pub(super) attempts: AtomicU64,
+}
+
+impl<'a> ExecutionId<'a> {
+    /// The text; empty if it is none.
+    pub fn text(self) -> &'a str {
+        std::str::from_utf8(self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ExecutionId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.text(), f)
+    }
 }
 
 impl Execution<'_> {

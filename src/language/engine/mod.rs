@@ -45,6 +45,7 @@ use super::provider::RerunGate;
 use super::value::Value;
 
 pub use self::alarm::Alarm;
+pub use self::execution::ExecutionId;
 pub use self::gather::{FAN_OUT_LIMIT, MAX_DISPATCHES};
 
 /// One run of a root Flow, as the host starts it.
@@ -71,23 +72,6 @@ pub struct Start<'a> {
     /// Whether a `Retry` gives up at once if a bound would interrupt the wait before its re-run. The specification lets
     /// it wait for the bound.
     pub gives_up_early: bool,
-}
-
-/// `execution.id`: a text that is only checked to be one if an expression reads it.
-#[derive(Clone, Copy)]
-pub struct ExecutionId<'a>(pub &'a [u8]);
-
-impl<'a> ExecutionId<'a> {
-    /// The text; empty if it is none.
-    pub fn text(self) -> &'a str {
-        std::str::from_utf8(self.0).unwrap_or_default()
-    }
-}
-
-impl fmt::Debug for ExecutionId<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.text(), f)
-    }
 }
 
 impl<'a> Start<'a> {

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use super::ExecutionId;
-use super::execution::Execution;
+use super::execution::{Execution, ExecutionId};
 use super::vars::Vars;
 use super::view::{FrameState, PhaseView, StepNumber, StepState, View};
 use crate::language::clock::Clock;
