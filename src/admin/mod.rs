@@ -8,6 +8,7 @@
 mod access;
 mod pages;
 mod places;
+mod recordings;
 pub mod routes;
 pub mod switches;
 mod tap;
@@ -46,6 +47,7 @@ use crate::proxy::message::query;
 use crate::telemetry::executions::Filter;
 use crate::telemetry::metrics;
 use crate::telemetry::record::Kind;
+use crate::telemetry::recordings::Recordings;
 
 /// How many connections may listen to `/tap`, so that probes and scrapes always find room.
 const MAX_LISTENERS: usize = 16;
@@ -104,6 +106,9 @@ pub trait Backend: Send + Sync {
     /// Switches the retries of a route. `None`: no route has this name.
     fn switch_retries(&self, route: &str, wanted: RetriesState) -> Option<Json>;
 
+    /// The exchanges that are kept, if any are.
+    fn recordings(&self) -> Option<&Recordings>;
+
     /// Counts events that a listener of `/tap` missed because it was too slow.
     fn missed(&self, events: u64);
 }
@@ -112,6 +117,7 @@ pub trait Backend: Send + Sync {
 struct AdminServer {
     backend: Arc<dyn Backend>,
     taps: Arc<Semaphore>,
+    replays: Semaphore,
     places: Places,
     /// The address that is listened on.
     own: IpAddr,
@@ -226,7 +232,8 @@ impl AdminServer {
     fn new(backend: Arc<dyn Backend>, own: IpAddr) -> Self {
         let taps = Arc::new(Semaphore::new(MAX_LISTENERS));
         let (places, leaves) = (Places::default(), CancellationToken::new());
-        Self { backend, taps, places, own, leaves }
+        let replays = Semaphore::new(recordings::MAX_REPLAYS);
+        Self { backend, taps, replays, places, own, leaves }
     }
 
     /// The response to one request, whose body is not read.
@@ -291,6 +298,9 @@ impl AdminServer {
                     json(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "diagnostics": found }))
                 }
             },
+            "/recordings" => self.recordings(query),
+            "/recordings/ID" => self.recording(&names),
+            "/recordings/ID/replay" => self.replay(&names).await,
             "/routes/NAME/retries" => {
                 self.retries(names.first().map(AsRef::as_ref).unwrap_or_default(), query)
             }

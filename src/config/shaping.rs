@@ -124,11 +124,15 @@ pub(super) fn fields(report: &Report, route: &Object<'_>, key: &'static str) -> 
 
 fn name(report: &Report, text: &str, span: Span, request: bool) -> Option<HeaderName> {
     let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
-        report.error("bad-header", span, format!("`{text}` is not the name of a header field"));
+        report.error(
+            "bad-header",
+            span,
+            format!("`{text}` is not the name of a header field: use letters, digits and hyphens"),
+        );
         return None;
     };
     if let Some(why) = shape::reserved(&name, request) {
-        let message = format!("`{text}` cannot be changed by configuration");
+        let message = format!("`{text}` cannot be changed by configuration: remove it");
         report.add(Diagnostic::error("reserved-header", span, message).with_help(why));
         return None;
     }

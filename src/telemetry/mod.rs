@@ -3,7 +3,7 @@
 //!
 //! [`metrics`] always count everything. The others only work on request: [`events`] for those who read `/tap`
 //! or have them logged; [`record`]s of whole requests for the access log, `/executions` ([`executions`]), the
-//! exporter of spans ([`trace`]) and who watches a terminal ([`lines`]). [`sinks`] connects records with their readers. Nothing here waits for a
+//! exporter of spans ([`trace`]) and who watches a terminal ([`lines`]); [`recordings`] of whole exchanges for a developer. [`sinks`] connects records with their readers. Nothing here waits for a
 //! reader: output goes through a bounded queue ([`write_queue`]).
 
 pub mod events;
@@ -15,6 +15,7 @@ pub mod log;
 pub mod metrics;
 mod process;
 pub mod record;
+pub mod recordings;
 mod series;
 pub mod settings;
 pub mod sinks;

@@ -13,9 +13,10 @@ use super::limiter::LogLimiter;
 use super::lines::LineStyle;
 use super::metrics::Metrics;
 use super::record::{Execution, Kind};
+use super::recordings::{Copied, Recordings};
 use super::settings::{Access, TelemetrySettings, Tracing, When};
 use super::trace::{Tracer, TracerError};
-use super::write_queue::WriteQueue;
+use super::write_queue::{Loss, WriteQueue};
 
 /// How long the last records and spans may take at the end of the process.
 const LAST: Duration = Duration::from_secs(3);
@@ -29,6 +30,8 @@ pub struct Telemetry {
     access: OnceLock<WriteQueue<Arc<Execution>>>,
     /// A line for each request, if somebody watches.
     lines: Option<WriteQueue<Arc<Execution>>>,
+    /// Whole exchanges, if somebody asked for them.
+    recordings: Option<Recordings>,
     tracer: Mutex<Option<Arc<Tracer>>>,
 }
 
@@ -37,6 +40,7 @@ pub struct Telemetry {
 pub struct Sinks {
     access: Option<AccessLog>,
     lines: Option<WriteQueue<Arc<Execution>>>,
+    recordings: Option<Recordings>,
     executions: Option<Arc<Executions>>,
     tracer: Option<Arc<Tracer>>,
 }
@@ -56,6 +60,7 @@ impl Telemetry {
             executions: Arc::new(Executions::new(0)),
             access: OnceLock::new(),
             lines: None,
+            recordings: None,
             tracer: Mutex::default(),
         }
     }
@@ -83,6 +88,7 @@ impl Telemetry {
             access: wanted.then(|| self.access(access)).flatten(),
             // Both go to standard output, and one reader is there.
             lines: self.lines.clone().filter(|_| !wanted),
+            recordings: self.recordings.clone(),
             executions: (executions > 0).then(|| Arc::clone(&self.executions)),
             tracer,
         })
@@ -102,8 +108,10 @@ impl Telemetry {
         if self.access.get().is_none() {
             let format = |execution: &Arc<Execution>, out: &mut Vec<u8>| execution.line(out);
             let dropped = self.metrics.lost_records("access");
-            let told = LogLimiter::new("Records of the access log were dropped.", None);
-            match WriteQueue::start("access-log", (dropped, Some(told)), io::stdout(), format) {
+            let line = "Records of the access log were dropped: its reader is slow, or gone.";
+            let pace = LogLimiter::new("Records of the access log were dropped.", None);
+            let loss = Loss::told(dropped, pace, line);
+            match WriteQueue::start("access-log", loss, io::stdout(), format) {
                 // This cannot fail: only one configuration is loaded at a time.
                 Ok(lines) => drop(self.access.set(lines)),
                 Err(error) => tracing::error!(%error, "There is no access log."),
@@ -117,15 +125,29 @@ impl Telemetry {
     /// # Errors
     /// When the system provides no thread.
     pub fn with_lines(self, style: LineStyle) -> io::Result<Self> {
-        let dropped = (self.metrics.lost_records("lines"), None);
-        let lines = WriteQueue::start("lines", dropped, io::stdout(), style.format())?;
+        let loss = Loss::counted(self.metrics.lost_records("lines"));
+        let lines = WriteQueue::start("lines", loss, io::stdout(), style.format())?;
         Ok(Self { lines: Some(lines), ..self })
+    }
+
+    /// Keeps whole exchanges in `recordings`.
+    #[must_use]
+    pub fn with_recordings(self, recordings: Recordings) -> Self {
+        Self { recordings: Some(recordings), ..self }
+    }
+
+    /// The kept exchanges, if any are kept.
+    pub fn recordings(&self) -> Option<&Recordings> {
+        self.recordings.as_ref()
     }
 
     /// Waits a short time until the last records are written and the last spans exported.
     pub fn flush(&self) {
         for lines in self.access.get().into_iter().chain(&self.lines) {
             lines.flush(LAST);
+        }
+        if let Some(recordings) = &self.recordings {
+            recordings.flush(LAST);
         }
         let tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(tracer) = tracer {
@@ -137,7 +159,15 @@ impl Telemetry {
 impl Sinks {
     /// Whether anybody may want a record. If not, nothing is ever recorded.
     pub fn listen(&self) -> bool {
-        self.logs() || self.executions.is_some() || self.tracer.is_some()
+        self.logs()
+            || self.executions.is_some()
+            || self.tracer.is_some()
+            || self.recordings.is_some()
+    }
+
+    /// Whether whole exchanges are kept.
+    pub const fn records_exchanges(&self) -> bool {
+        self.recordings.is_some()
     }
 
     /// Whether the execution `id` is recorded in any case: because the access log contains all of them or
@@ -165,9 +195,12 @@ impl Sinks {
         self.access.is_some() || self.lines.is_some()
     }
 
-    /// Delivers a record to every reader that wants it.
-    pub fn deliver(&self, execution: Execution) {
+    /// Delivers a record to every reader that wants it, and what was copied of its exchange.
+    pub fn deliver(&self, execution: Execution, copied: Option<Copied>) {
         let execution = Arc::new(execution);
+        if let (Some(recordings), Some(copied)) = (&self.recordings, copied) {
+            recordings.keep(copied, Arc::clone(&execution));
+        }
         if let Some(log) = &self.access
             && log.takes(&execution)
         {
@@ -224,8 +257,8 @@ mod tests {
 
     fn log(when: When, sample: f64) -> AccessLog {
         let dropped = Metrics::new().lost_records("access");
-        let lines = WriteQueue::start("t", (dropped, None), io::sink(), |_: &Arc<Execution>, _| ())
-            .unwrap();
+        let loss = Loss::counted(dropped);
+        let lines = WriteQueue::start("t", loss, io::sink(), |_: &Arc<Execution>, _| ()).unwrap();
         AccessLog { settings: Access { when, sample }, lines }
     }
 

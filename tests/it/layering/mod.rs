@@ -150,7 +150,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
 const CRATES: &[(&str, &[&str])] = &[
     ("cel", &["src/language/expr/"]),
     ("jsonschema", &["src/language/schema"]),
-    ("hyper", &["src/proxy/", "src/admin/", "src/quickstart/", "src/cli/", "src/app.rs"]),
+    ("hyper", &["src/proxy/", "src/admin/", "src/quickstart/", "src/cli/", "src/replay/"]),
     ("redis", &["src/proxy/store/"]),
     ("rustls", &["src/proxy/tls/"]),
     ("tokio_rustls", &["src/proxy/tls/"]),
