@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use super::arguments::{ADMIN, Lines, Run};
 use super::dev;
+use super::explain;
 use super::output::{complain, say};
 use crate::app::{self, Addresses, Input, Sockets, StartError};
 use crate::quickstart;
@@ -46,7 +47,7 @@ pub(super) fn run(run: &Run) -> ExitCode {
 fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
     let lines = lines(run, stdout().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
     if let Some(file) = &run.config {
-        return app::run(Input::given(file), sockets, lines, |_| {});
+        return app::run(Input::given(file), sockets, lines, explain::ask, |_| {});
     }
     if let Some(upstream) = &run.upstream {
         let (admin, faults) = (dev_admin(run)?, run.fault.clone().unwrap_or_default());
@@ -55,12 +56,14 @@ fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
             return Ok(ExitCode::SUCCESS);
         }
         let input = dev::before(upstream, run.listen, Some(admin), &faults);
-        return app::run(input, sockets, lines, |addresses| say(&dev_banner(addresses, upstream)));
+        return app::run(input, sockets, lines, explain::ask, |addresses| {
+            say(&dev_banner(addresses, upstream));
+        });
     }
     let flaky = quickstart::start()?;
     let admin = run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string());
     let input = quickstart_before(&flaky.to_string(), run.listen.to_string(), admin);
-    app::run(input, sockets, lines, |addresses| say(&banner(addresses)))
+    app::run(input, sockets, lines, explain::ask, |addresses| say(&banner(addresses)))
 }
 
 /// The admin address of the dev proxy.

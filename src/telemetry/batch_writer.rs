@@ -167,7 +167,7 @@ impl<S> Shared<S> {
     /// Writes what waits. Returns whether there was anything.
     fn write_waiting(&self, batch: &mut Vec<u8>, out: &mut impl Write) -> bool {
         let mut any = false;
-        for buffer in &self.buffers {
+        for buffer in self.buffers.iter().take(shard::used()) {
             let lines = {
                 let mut buffer = lock(buffer);
                 if buffer.lines == 0 {

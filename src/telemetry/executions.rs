@@ -42,6 +42,8 @@ pub struct Filter {
     pub execution: Option<String>,
     /// Only that of the request with this id.
     pub request: Option<String>,
+    /// At most so many, the latest.
+    pub limit: Option<usize>,
 }
 
 impl Shard {
@@ -99,7 +101,7 @@ impl Executions {
     pub fn read(&self, filter: &Filter) -> Vec<Arc<Execution>> {
         let kinds = KINDS.into_iter().filter(|kind| filter.kind.is_none_or(|only| only == *kind));
         let mut all: Vec<_> = kinds.flat_map(|kind| self.kind(kind)).collect();
-        let Filter { route, kind: _, execution: id, request: one } = filter;
+        let Filter { route, kind: _, execution: id, request: one, limit } = filter;
         all.retain(|execution| {
             let request = &execution.request;
             (route.is_none() || request.route.as_deref() == route.as_deref())
@@ -107,6 +109,7 @@ impl Executions {
                 && one.as_deref().is_none_or(|one| request.request.to_string() == one)
         });
         latest_first(&mut all);
+        all.truncate(limit.unwrap_or(usize::MAX));
         all
     }
 
@@ -164,6 +167,8 @@ mod tests {
         assert!(ids(&executions, &route).is_empty());
         let one = Filter { execution: Some("98".into()), ..Filter::default() };
         assert_eq!(ids(&executions, &one), ["98"]);
+        let latest = Filter { limit: Some(1), ..Filter::default() };
+        assert_eq!(ids(&executions, &latest), ["99"]);
     }
 
     #[tokio::test(start_paused = true)]

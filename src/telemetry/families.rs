@@ -18,6 +18,7 @@ pub(super) struct Families {
     pub(super) request_duration: HistogramVec,
     pub(super) in_flight: IntGaugeVec,
     pub(super) attempts: IntCounterVec,
+    pub(super) cleanup_attempts: IntCounterVec,
     pub(super) attempt_duration: HistogramVec,
     pub(super) endpoint_attempts: IntCounterVec,
     pub(super) retries: IntCounterVec,
@@ -113,6 +114,11 @@ impl Families {
             attempts: all.counters(
                 "attempts_total",
                 "Attempts at an upstream, by their classified code or success.",
+                &["route", "upstream", "code"],
+            ),
+            cleanup_attempts: all.counters(
+                "cleanup_attempts_total",
+                "Those of the attempts at an upstream that cleanups made.",
                 &["route", "upstream", "code"],
             ),
             attempt_duration: all.histograms(

@@ -7,6 +7,7 @@
 //! ([`live`]).
 
 mod buffers;
+mod counts;
 mod endpoint;
 mod live;
 mod route;
@@ -14,6 +15,7 @@ mod store;
 mod summary;
 
 pub use self::buffers::{BodyUse, BufferMetrics};
+pub use self::counts::{AttemptCounts, Counts, RouteCounts};
 pub use self::endpoint::EndpointHealth;
 pub use self::route::{Cleaned, RouteMetrics};
 pub use self::store::{AnswerMetrics, StoreMetrics};

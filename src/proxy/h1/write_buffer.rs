@@ -15,8 +15,11 @@ use tokio::io::AsyncWrite;
 /// A chunk up to this size is copied into the buffer, which is cheaper than another vector.
 const SMALL: usize = 1024;
 
+/// The memory of a usual message: its head, and a body that is copied.
+const USUAL: usize = 2 * SMALL;
+
 /// How much memory a thread keeps for its next message.
-const SPARED: usize = 4 * SMALL;
+const SPARED: usize = 2 * USUAL;
 
 thread_local! {
     /// The memory of this thread's last message.
@@ -50,7 +53,8 @@ impl WriteBuffer {
         if text.capacity() == 0 {
             *text = SPARE.take();
         }
-        text.reserve(size);
+        // A small one would have to grow for the next message.
+        text.reserve(size.max(USUAL));
     }
 
     /// Puts in the next chunk of a body. There must be none yet: see [`WriteBuffer::is_full`].

@@ -79,7 +79,9 @@ fn the_lines_of_each_thread_are_written_in_their_order() {
             thread::spawn(move || (0..20_000).for_each(|_| append(&lines, name)))
         })
         .into();
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    for thread in threads {
+        thread.join().unwrap();
+    }
     lines.flush(Duration::MAX);
     let text = gate.text();
     assert_eq!((text.lines().count(), lines.dropped()), (40_000, 0));

@@ -6,7 +6,9 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use super::{Attempt, Call, CaughtFailure, Execution, RequestRef, Traced, short};
+use tokio::time::Instant;
+
+use super::{Attempt, Call, CaughtFailure, Execution, FiredBound, RequestRef, Traced, short};
 use crate::language::temporal::Timestamp;
 use crate::telemetry::hex;
 
@@ -54,7 +56,7 @@ impl KnownSecond {
 impl Execution<RequestRef<'_>> {
     /// Appends the line, with its line feed.
     pub(in crate::telemetry) fn line(&self, second: &mut KnownSecond, out: &mut Vec<u8>) {
-        let Self { request, answer, attempts, omitted, failures, caught } = self;
+        let Self { request, answer, attempts, omitted, failures, caught, bounds } = self;
         let RequestRef { id, request: number, route, client, method, path, received, at, trace } =
             request;
         let first = failures.first();
@@ -102,6 +104,11 @@ impl Execution<RequestRef<'_>> {
         if !caught.is_empty() {
             out.extend_from_slice(b",\"caught\":[");
             separated(caught, out, append_caught);
+            out.push(b']');
+        }
+        if !bounds.is_empty() {
+            out.extend_from_slice(b",\"bounds\":[");
+            separated(bounds, out, |bound, out| append_bound(bound, answer.began, out));
             out.push(b']');
         }
         out.extend_from_slice(b"}\n");
@@ -152,6 +159,17 @@ fn append_attempt(attempt: &Attempt, since: Duration, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
+fn append_bound(bound: &FiredBound, began: Instant, out: &mut Vec<u8>) {
+    let FiredBound { entry, duration, fired } = bound;
+    out.extend_from_slice(b"{\"entry\":");
+    append_text(entry, out);
+    out.extend_from_slice(b",\"duration\":");
+    append_optional(duration.as_deref(), out);
+    out.extend_from_slice(b",\"fired\":");
+    append_seconds(fired.saturating_duration_since(began), out);
+    out.push(b'}');
+}
+
 fn append_caught(caught: &CaughtFailure, out: &mut Vec<u8>) {
     let CaughtFailure { step, next, cleanup, chain } = caught;
     out.extend_from_slice(b"{\"step\":");
@@ -185,9 +203,8 @@ fn append_optional(text: Option<&str>, out: &mut Vec<u8>) {
 
 /// Appends a string in quotation marks.
 fn append_text(text: &str, out: &mut Vec<u8>) {
-    // All of it at once, so that the loop needs no exit.
-    let plain = |plain, byte: u8| plain & (byte >= b' ') & (byte != b'"') & (byte != b'\\');
-    if text.bytes().fold(true, plain) {
+    if is_plain(text.as_bytes()) {
+        out.reserve(text.len() + 2);
         out.push(b'"');
         out.extend_from_slice(text.as_bytes());
         out.push(b'"');
@@ -199,6 +216,27 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
         out.truncate(length);
         out.extend_from_slice(b"null");
     }
+}
+
+/// Whether a text stands in JSON as it is. It is looked at eight bytes at a time.
+fn is_plain(text: &[u8]) -> bool {
+    let (words, rest) = text.as_chunks::<8>();
+    let mut last = [b'-'; 8];
+    for (place, byte) in last.iter_mut().zip(rest) {
+        *place = *byte;
+    }
+    let words = words.iter().copied().chain([last]);
+    let escaped = words.fold(0, |found, word| found | to_escape(u64::from_le_bytes(word)));
+    escaped == 0
+}
+
+/// Has the highest bit of a byte set if this byte, or one before it, is a control character, a quotation mark or a
+/// backslash. A byte of a longer character is none.
+fn to_escape(word: u64) -> u64 {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let below = |word: u64, bound: u8| word.wrapping_sub(EACH * u64::from(bound)) & !word;
+    let is = |byte: u8| below(word ^ (EACH * u64::from(byte)), 1);
+    (below(word, b' ') | is(b'"') | is(b'\\')) & (EACH * 0x80)
 }
 
 fn append_number(number: impl itoa::Integer, out: &mut Vec<u8>) {
@@ -214,14 +252,12 @@ fn append_seconds(time: Duration, out: &mut Vec<u8>) {
 
 /// Appends nanoseconds as digits behind the point, at least one, without zeros at their end.
 fn append_fraction(nanos: u64, out: &mut Vec<u8>) {
-    let (mut rest, mut digits) = (nanos, [b'0'; 9]);
-    for digit in digits.iter_mut().rev() {
-        *digit = b'0' + u8::try_from(rest % 10).unwrap_or_default();
-        rest /= 10;
-    }
-    let zeros = digits.iter().rev().take_while(|digit| **digit == b'0').count();
-    let (shown, _) = digits.split_at((digits.len() - zeros).max(1));
-    out.extend_from_slice(shown);
+    // The digit before them keeps the zeros at their beginning.
+    let mut digits = itoa::Buffer::new();
+    let digits = digits.format(1_000_000_000 + nanos).as_bytes();
+    let digits = digits.get(1..).unwrap_or_default();
+    let end = digits.iter().rposition(|digit| *digit != b'0').unwrap_or_default();
+    out.extend_from_slice(digits.get(..=end).unwrap_or_default());
 }
 
 fn append_address(address: IpAddr, out: &mut Vec<u8>) {
@@ -273,10 +309,14 @@ mod tests {
                 return format!("{nanos:.0} ns").into();
             }
             serde_json::Value::Array(items) => {
-                items.iter_mut().for_each(|item| *item = rounded(item.take()));
+                for item in items {
+                    *item = rounded(item.take());
+                }
             }
             serde_json::Value::Object(members) => {
-                members.values_mut().for_each(|member| *member = rounded(member.take()));
+                for member in members.values_mut() {
+                    *member = rounded(member.take());
+                }
             }
             _ => {}
         }
@@ -311,6 +351,11 @@ mod tests {
                 cleanup,
                 chain: vec![Cause { ty: "error".into(), code: code.as_str().into(), message: None, retryable: None }],
             });
+            recorder.bound(FiredBound {
+                entry: step.as_str().into(),
+                duration: dispatch.map(|_| endpoint.as_str().into()),
+                fired: begun + Duration::from_nanos(took / 4),
+            });
             recorder.result(&Outcome::from(Failure::error(code.clone(), "x")));
             let mut answer = answer(status, begun, 0);
             answer.took = Duration::from_nanos(took);
@@ -335,6 +380,18 @@ mod tests {
                 known.append(at, &mut out);
                 prop_assert_eq!(String::from_utf8(out).unwrap(), at.to_string());
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_must_be_escaped_is_found(text in any::<String>(), at in 0..40_usize, byte in 0..0x80_u8) {
+            let escapes = |byte: u8| byte < b' ' || byte == b'"' || byte == b'\\';
+            let mut bytes = text.into_bytes();
+            prop_assert_eq!(is_plain(&bytes), !bytes.iter().copied().any(escapes));
+            bytes = vec![b'a'; 40];
+            bytes[at] = byte;
+            prop_assert_eq!(is_plain(&bytes), !escapes(byte));
         }
     }
 

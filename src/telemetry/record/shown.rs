@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{Attempt, Call, CaughtFailure, Cause, Execution, short};
+use super::{Attempt, Call, CaughtFailure, Cause, Execution, FiredBound, short};
 
 /// A record as JSON.
 #[derive(Serialize)]
@@ -31,6 +31,8 @@ pub(super) struct RecordJson<'a> {
     omitted: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     caught: Vec<CaughtJson<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bounds: Vec<BoundJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<&'a Vec<Cause>>,
 }
@@ -45,6 +47,15 @@ struct CaughtJson<'a> {
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<&'a Vec<Cause>>,
+}
+
+/// A bound that fired as JSON.
+#[derive(Serialize)]
+struct BoundJson<'a> {
+    entry: &'a str,
+    duration: Option<&'a str>,
+    /// Since the beginning of the request.
+    fired: f64,
 }
 
 /// An attempt as JSON.
@@ -72,7 +83,7 @@ impl Execution {
     }
 
     pub(super) fn shown(&self, chain: bool) -> RecordJson<'_> {
-        let Self { request, answer, attempts, omitted, failures, caught } = self;
+        let Self { request, answer, attempts, omitted, failures, caught, bounds } = self;
         let first = failures.first();
         RecordJson {
             time: request.at.to_string(),
@@ -92,9 +103,15 @@ impl Execution {
             attempts: attempts.iter().map(|attempt| shown(attempt, answer.began)).collect(),
             omitted: (*omitted > 0).then_some(*omitted),
             caught: caught.iter().map(|caught| caught_json(caught, chain)).collect(),
+            bounds: bounds.iter().map(|bound| bound_json(bound, answer.began)).collect(),
             failures: chain.then_some(failures),
         }
     }
+}
+
+fn bound_json(FiredBound { entry, duration, fired }: &FiredBound, begun: Instant) -> BoundJson<'_> {
+    let fired = fired.saturating_duration_since(begun).as_secs_f64();
+    BoundJson { entry, duration: duration.as_deref(), fired }
 }
 
 fn caught_json(caught: &CaughtFailure, chain: bool) -> CaughtJson<'_> {

@@ -1,8 +1,10 @@
 use std::net::IpAddr;
 
 use super::*;
+use crate::language::observe::Caught;
 use crate::language::outcome::Failure;
 use crate::language::provider::DelaySource;
+use crate::language::provider::middleware::timeout;
 use crate::language::temporal::Timestamp;
 use crate::telemetry::trace::Context;
 
@@ -193,6 +195,22 @@ async fn a_provisional_record_is_one_where_something_came_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bound_that_fired_says_when_and_how_long_it_was() {
+    let begun = Instant::now();
+    let recorder = Recorder::default();
+    tokio::time::advance(Duration::from_millis(1250)).await;
+    let emitted = timeout::exceeded(Duration::from_secs(1), "late");
+    recorder.bound(FiredBound::of("pay/1".to_owned(), &emitted));
+    recorder.answered(answer(504, begun, 1250));
+    let told = serde_json::json!([{ "entry": "pay/1", "duration": "PT1S", "fired": 1.25 }]);
+    let record = finish(&recorder);
+    assert!(
+        line(&record).contains(r#""bounds":[{"entry":"pay/1","duration":"PT1S","fired":1.25}]"#)
+    );
+    assert_eq!(record.into_owned().to_json()["bounds"], told);
+}
+
+#[tokio::test(start_paused = true)]
 async fn records_are_bounded() {
     let begun = Instant::now();
     let recorder = Recorder::default();
@@ -201,10 +219,11 @@ async fn records_are_bounded() {
         let lost = Arc::new(Failure::error("A.Lost", "x"));
         let caught = Caught { step: "a", failure: &lost, next: "b", cleanup: false };
         recorder.caught(CaughtFailure::of(&caught));
+        recorder.bound(FiredBound::of("a/0".to_owned(), &lost));
     }
     recorder.answered(answer(200, begun, 1));
     let record = finish(&recorder);
-    assert_eq!(record.caught.len(), 16);
+    assert_eq!((record.caught.len(), record.bounds.len()), (16, 16));
     let numbers: Vec<u32> = record.attempts.iter().map(|attempt| attempt.call.number).collect();
     let kept: Vec<u32> = (1..=32).chain(169..=200).collect();
     assert_eq!((numbers, record.omitted), (kept, 136));

@@ -288,7 +288,10 @@ impl Middleware for RateLimit {
         };
         let key = if keyed { " for each key" } else { "" };
         let stored = entry.store.as_ref().map(|store| format!(", in the store {}", store.name()));
-        Some(format!("{}{key}{}", entry.limit.words(), stored.unwrap_or_default()))
+        let wait = Span::from_duration(entry.limit.wait);
+        let waits =
+            if wait == Span::ZERO { String::new() } else { format!(", others wait up to {wait}") };
+        Some(format!("{}{key}{waits}{}", entry.limit.words(), stored.unwrap_or_default()))
     }
 
     fn on_entry(

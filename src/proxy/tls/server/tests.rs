@@ -148,8 +148,10 @@ async fn a_session_is_resumed_after_a_reload_and_only_where_the_same_clients_are
 }
 
 /// RSA of 4096 bits.
-const SLOW: (&str, &str) =
-    (include_str!("../../../../tests/tls/slow.pem"), include_str!("../../../../tests/tls/slow.key"));
+const SLOW: (&str, &str) = (
+    include_str!("../../../../tests/tls/slow.pem"),
+    include_str!("../../../../tests/tls/slow.key"),
+);
 
 #[tokio::test]
 async fn a_slow_key_signs_on_a_thread_of_its_own() {

@@ -28,7 +28,7 @@ fn spans(execution: &Execution<RequestRef<'_>>) -> Vec<Span> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes.iter().fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 fn attributes(span: &Span) -> Vec<(String, String)> {
