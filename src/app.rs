@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 pub(crate) use self::build::build_with;
 pub use self::build::{AdminView, Built, Input, build, check, complete, given_text};
 use self::refusal::Refusal;
-pub use self::start::{Addresses, Explain, Sockets, StartError, run};
+pub use self::start::{Addresses, Explain, Sockets, StartError, Watched, run};
 use crate::admin;
 use crate::config::{Changes, ConfigError, FileContents, Loaded};
 use crate::language::clock::Clock;
@@ -182,6 +182,9 @@ impl App {
         }
         certificates(&self.metrics, &runtime);
         announce(&self.server.local_addrs(), &before);
+        if let Some(recordings) = self.telemetry.recordings() {
+            recordings.listen(&self.server.plain_addrs());
+        }
         self.telemetry.executions().resize(shown.executions());
         let admin = shown.admin.as_ref().map(|admin| admin.address);
         let fixed =

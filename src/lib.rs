@@ -8,6 +8,7 @@ pub mod language;
 pub mod proxy;
 pub mod quickstart;
 pub mod reload;
+pub(crate) mod replay;
 pub mod shutdown;
 pub mod source;
 pub mod system;

@@ -9,6 +9,7 @@ mod access;
 mod pages;
 mod places;
 mod queries;
+mod recordings;
 pub mod routes;
 pub mod switches;
 mod tap;
@@ -48,6 +49,7 @@ use self::write_timeout::WriteTimeout;
 use crate::telemetry::executions::Filter;
 use crate::telemetry::history;
 use crate::telemetry::metrics;
+use crate::telemetry::recordings::Recordings;
 
 /// How many connections may listen to `/tap`, so that probes and scrapes always find room.
 const MAX_LISTENERS: usize = 16;
@@ -119,6 +121,9 @@ pub trait Backend: Send + Sync {
     /// Switches the retries of a route. `None`: no route has this name.
     fn switch_retries(&self, route: &str, wanted: RetriesState) -> Option<Json>;
 
+    /// The exchanges that are kept, if any are.
+    fn recordings(&self) -> Option<&Recordings>;
+
     /// Counts events that a listener of `/tap` missed because it was too slow.
     fn missed(&self, events: u64);
 }
@@ -128,6 +133,7 @@ struct AdminServer {
     backend: Arc<dyn Backend>,
     taps: Arc<Semaphore>,
     explanations: Arc<Semaphore>,
+    replays: Semaphore,
     places: Places,
     /// The address that is listened on.
     own: IpAddr,
@@ -255,7 +261,8 @@ impl AdminServer {
         let taps = Arc::new(Semaphore::new(MAX_LISTENERS));
         let explanations = what_if::places();
         let (places, leaves) = (Places::default(), CancellationToken::new());
-        Self { backend, taps, explanations, places, own, leaves }
+        let replays = Semaphore::new(recordings::MAX_REPLAYS);
+        Self { backend, taps, explanations, replays, places, own, leaves }
     }
 
     /// The response to one request. Only the body of a question is read.
@@ -333,6 +340,9 @@ impl AdminServer {
                     json(StatusCode::UNPROCESSABLE_ENTITY, &json!({ "diagnostics": found }))
                 }
             },
+            "/recordings" => self.recordings(query),
+            "/recordings/ID" => self.recording(&names),
+            "/recordings/ID/replay" => self.replay(&names).await,
             "/routes/NAME/retries" => {
                 self.retries(names.first().map(AsRef::as_ref).unwrap_or_default(), query)
             }

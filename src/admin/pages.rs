@@ -22,7 +22,7 @@ pub(super) struct Page {
 pub(super) type Names<'a> = Vec<Cow<'a, str>>;
 
 /// All pages, in the order in which the index lists them.
-pub(super) static PAGES: [Page; 15] = [
+pub(super) static PAGES: [Page; 18] = [
     Page::open("/", "The dashboard."),
     Page::read("/metrics", "Prometheus metrics."),
     Page::probe("/livez", "200 as long as the process runs."),
@@ -41,6 +41,15 @@ pub(super) static PAGES: [Page; 15] = [
         "What routes and upstreams counted in the last quarter of an hour, every 5 seconds. ?since=NUMBER of a sample.",
     ),
     Page::read("/tap", "Execution events as they happen, as server-sent events. The same filters."),
+    Page::read(
+        "/recordings",
+        "The latest exchanges that were kept (run --record DIR). ?limit=NUMBER, ?execution=ID, ?request=ID.",
+    ),
+    Page::read("/recordings/ID", "One of them: heads, bodies and attempts, without credentials."),
+    Page::act(
+        "/recordings/ID/replay",
+        "Sends its request again, and answers with what comes back.",
+    ),
     Page::read("/config", "The configuration as it was loaded, without secrets."),
     Page::act(
         "/explain",

@@ -11,6 +11,7 @@ use crate::admin;
 use crate::admin::switches::RetriesState;
 use crate::reload::Cause;
 use crate::telemetry::executions::{Executions, Filter};
+use crate::telemetry::recordings::Recordings;
 use crate::telemetry::switches::{StandingSwitch, SwitchKind};
 
 impl admin::Backend for App {
@@ -101,6 +102,10 @@ impl admin::Backend for App {
         };
         let state = if seconds.is_some() { "off" } else { "on" };
         Some(json!({ "route": route, "retries": state, "secondsLeft": seconds }))
+    }
+
+    fn recordings(&self) -> Option<&Recordings> {
+        self.telemetry.recordings()
     }
 
     fn missed(&self, events: u64) {

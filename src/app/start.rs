@@ -28,6 +28,7 @@ use crate::takeover::{Giver, SocketFile, TakeoverError, Taker, take};
 use crate::telemetry::history::History;
 use crate::telemetry::lines::LineStyle;
 use crate::telemetry::metrics::Metrics;
+use crate::telemetry::recordings::Recordings;
 use crate::telemetry::sinks::Telemetry;
 use crate::telemetry::trace;
 
@@ -38,6 +39,15 @@ pub struct Sockets {
     pub inherited: Inherited,
     /// Where to ask another process for its own, and where to wait for the next one.
     pub takeover: Option<PathBuf>,
+}
+
+/// What is written for somebody who watches. Nothing by default.
+#[derive(Clone, Debug, Default)]
+pub struct Watched {
+    /// A line for each request, on standard output.
+    pub lines: Option<LineStyle>,
+    /// Recordings of whole exchanges, in this folder.
+    pub record: Option<PathBuf>,
 }
 
 /// The addresses on which the process listens, with the ports that the system chose.
@@ -81,6 +91,14 @@ pub enum StartError {
     /// The sockets of another process cannot be taken.
     #[error(transparent)]
     Takeover(#[from] TakeoverError),
+    /// Nothing can be recorded.
+    #[error("nothing can be recorded in {}: {error}", folder.display())]
+    Record {
+        /// The folder.
+        folder: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
     /// Spans cannot be exported.
     #[error(transparent)]
     Tracing(#[from] trace::TracerError),
@@ -99,19 +117,18 @@ struct Prepared {
     catalog: crate::language::provider::Catalog,
     metrics: Arc<Metrics>,
     upstreams: UpstreamRegistry,
-    lines: Option<LineStyle>,
+    watched: Watched,
     built: Built,
 }
 
-/// Runs the process on this thread until it is told to stop. With `lines`, standard output has a line for each request.
-/// `explain` answers questions at the admin address.
+/// Runs the process on this thread until it is told to stop. `explain` answers questions at the admin address.
 ///
 /// # Errors
 /// When it cannot start.
 pub fn run(
     input: Input,
     sockets: Sockets,
-    lines: Option<LineStyle>,
+    watched: Watched,
     explain: Explain,
     started: impl FnOnce(&Addresses),
 ) -> Result<ExitCode, StartError> {
@@ -121,7 +138,7 @@ pub fn run(
         let _inside = driver.enter();
         reload::Signals::new()?
     };
-    let prepared = Prepared::load(input, lines)?;
+    let prepared = Prepared::load(input, watched)?;
     let Sockets { inherited, takeover } = sockets;
     let (file, found) = match takeover {
         None => (None, None),
@@ -181,9 +198,26 @@ fn take_over(
     }
 }
 
+impl Watched {
+    /// The readers of records.
+    fn telemetry(self, metrics: &Arc<Metrics>) -> Result<Telemetry, StartError> {
+        let Self { lines, record } = self;
+        let mut telemetry = Telemetry::new(Arc::clone(metrics));
+        if let Some(style) = lines {
+            telemetry = telemetry.with_lines(style)?;
+        }
+        if let Some(folder) = record {
+            let recordings = Recordings::start(&folder, metrics);
+            let recordings = recordings.map_err(|error| StartError::Record { folder, error })?;
+            telemetry = telemetry.with_recordings(recordings);
+        }
+        Ok(telemetry)
+    }
+}
+
 impl Prepared {
     /// Reads and compiles the configuration.
-    fn load(input: Input, lines: Option<LineStyle>) -> Result<Self, StartError> {
+    fn load(input: Input, watched: Watched) -> Result<Self, StartError> {
         address_space::before_load()?;
         let catalog = proxy::catalog(None);
         let mut loaded = input.load()?;
@@ -194,7 +228,7 @@ impl Prepared {
         let upstreams = UpstreamRegistry::default();
         let built = build(loaded, &catalog, &metrics, &upstreams)?;
         warn(&built);
-        Ok(Self { input, catalog, metrics, upstreams, lines, built })
+        Ok(Self { input, catalog, metrics, upstreams, watched, built })
     }
 }
 
@@ -208,12 +242,8 @@ impl App {
         inherited: Inherited,
         explain: Explain,
     ) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
-        let Prepared { input, catalog, metrics, upstreams, lines, built } = prepared;
-        let telemetry = Telemetry::new(Arc::clone(&metrics));
-        let telemetry = match lines {
-            Some(style) => telemetry.with_lines(style)?,
-            None => telemetry,
-        };
+        let Prepared { input, catalog, metrics, upstreams, watched, built } = prepared;
+        let telemetry = watched.telemetry(&metrics)?;
         let kept = built.shown.executions();
         built.runtime.tell(telemetry.sinks(&built.observed, kept)?);
         telemetry.executions().resize(kept);
@@ -231,6 +261,9 @@ impl App {
             })?;
         metrics.config_loaded(&built.shown.hash, now());
         certificates(&metrics, &built.runtime);
+        if let Some(recordings) = telemetry.recordings() {
+            recordings.listen(&server.plain_addrs());
+        }
         let addresses = Addresses {
             listeners: server.local_addrs(),
             admin: admin.as_ref().map(TcpListener::local_addr).transpose()?,

@@ -117,6 +117,9 @@ pub(super) enum Command {
     /// Writes the policies of another system as a configuration, with a comment at each thing that has no equal, and
     /// sums up on standard error. Exit 0: it is written; 1: the file is not of this kind; 2: it cannot be read.
     Import(Import),
+    /// Sends recorded requests (`run --record DIR`) again, and prints what comes back beside what came back then. Exit 0:
+    /// each was answered; 1: one was not, or cannot be sent again; 2: a file cannot be read.
+    Replay(Replay),
     /// Prints the configuration's JSON Schema, for editors.
     Schema,
     /// Prints the provider documents.
@@ -155,6 +158,10 @@ pub(super) struct Run {
     /// access log goes there.
     #[arg(long, value_enum, value_name = "WHEN", default_value_t = Lines::Auto)]
     pub(super) lines: Lines,
+    /// Keeps the last exchanges in this folder, one file each: heads, bodies up to 64 KiB, attempts; without credentials.
+    /// `mwl-proxy replay FILE` sends a request again.
+    #[arg(long, value_name = "DIR")]
+    pub(super) record: Option<PathBuf>,
     /// Restarts without an outage: the process that waits at this Unix socket hands its listening sockets over and
     /// drains; without one, this process starts by itself. Then this one waits there for the next.
     #[arg(long, value_name = "SOCKET")]
@@ -315,6 +322,23 @@ pub(super) struct Import {
     /// The file; `-` is standard input.
     #[arg(value_name = "FILE")]
     pub(super) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(super) struct Replay {
+    /// Recordings, in the order in which they are sent.
+    #[arg(required = true, value_name = "FILE")]
+    pub(super) files: Vec<PathBuf>,
+    /// Where to send them, in place of the proxy that recorded them. Their `Host` is then that of the URL.
+    #[arg(long, value_name = "URL", value_parser = addresses::upstream)]
+    pub(super) to: Option<String>,
+    /// A field in place of the recorded ones of that name, `name: value`: credentials, which are not recorded, say. May be
+    /// given several times.
+    #[arg(long = "header", value_name = "FIELD")]
+    pub(super) headers: Vec<String>,
+    /// For people, or for machines.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub(super) format: Format,
 }
 
 #[derive(Debug, Args)]

@@ -14,8 +14,13 @@ use crate::proxy::provider::http::HttpProvider;
 use crate::proxy::settings::Paths;
 
 pub(super) fn schema() -> ExitCode {
-    say(&format!("{:#}", config::schema::schema()));
-    ExitCode::SUCCESS
+    match documents() {
+        Ok(documents) => {
+            say(&format!("{:#}", config::schema::schema(&documents)));
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error),
+    }
 }
 
 pub(super) fn conformance() -> ExitCode {

@@ -16,6 +16,7 @@ mod list;
 mod manual;
 mod output;
 mod probe;
+mod replay;
 mod resolve;
 mod run;
 mod variables;
@@ -38,6 +39,7 @@ pub fn main() -> ExitCode {
         Command::Eval(eval) => eval::eval(&eval),
         Command::Explain(explain) => explain::explain(&explain),
         Command::Import(import) => import::import(&import),
+        Command::Replay(replay) => replay::replay(&replay),
         Command::Schema => list::schema(),
         Command::Catalog => list::catalog(),
         Command::Conformance => list::conformance(),

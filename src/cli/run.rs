@@ -10,7 +10,7 @@ use super::arguments::{ADMIN, Lines, Run};
 use super::dev;
 use super::explain;
 use super::output::{complain, say};
-use crate::app::{self, Addresses, Input, Sockets, StartError};
+use crate::app::{self, Addresses, Input, Sockets, StartError, Watched};
 use crate::quickstart;
 use crate::source::Causes;
 use crate::system::inherited::Inherited;
@@ -46,8 +46,9 @@ pub(super) fn run(run: &Run) -> ExitCode {
 
 fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
     let lines = lines(run, stdout().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
+    let watched = Watched { lines, record: run.record.clone() };
     if let Some(file) = &run.config {
-        return app::run(Input::given(file), sockets, lines, explain::ask, |_| {});
+        return app::run(Input::given(file), sockets, watched, explain::ask, |_| {});
     }
     if let Some(upstream) = &run.upstream {
         let (admin, faults) = (dev_admin(run)?, run.fault.clone().unwrap_or_default());
@@ -56,14 +57,14 @@ fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
             return Ok(ExitCode::SUCCESS);
         }
         let input = dev::before(upstream, run.listen, Some(admin), &faults);
-        return app::run(input, sockets, lines, explain::ask, |addresses| {
+        return app::run(input, sockets, watched, explain::ask, |addresses| {
             say(&dev_banner(addresses, upstream));
         });
     }
     let flaky = quickstart::start()?;
     let admin = run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string());
     let input = quickstart_before(&flaky.to_string(), run.listen.to_string(), admin);
-    app::run(input, sockets, lines, explain::ask, |addresses| say(&banner(addresses)))
+    app::run(input, sockets, watched, explain::ask, |addresses| say(&banner(addresses)))
 }
 
 /// The admin address of the dev proxy.
@@ -123,8 +124,8 @@ fn dev_banner(addresses: &Addresses, upstream: &str) -> String {
         "mwl-proxy on http://{proxy}, before {upstream}. A failure that is worth another attempt gets up to \
          3 attempts of at most 30 seconds each, all within 2 minutes; a Retry-After is waited for. To see \
          what that does: mwl-proxy explain --upstream {upstream} --respond 503 --respond 200\n\
-         http://{admin}/ is a dashboard. --fault 503=10% injects faults, --print-config prints this as a file. Each request \
-         has a line here. Ctrl-C stops."
+         http://{admin}/ is a dashboard. --fault 503=10% injects faults, --print-config prints this as a file, --record DIR \
+         keeps exchanges. Each request has a line here. Ctrl-C stops."
     )
 }
 
@@ -157,6 +158,7 @@ mod tests {
             fault: None,
             print_config: false,
             lines: Lines::Auto,
+            record: None,
         }
     }
 

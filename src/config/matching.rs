@@ -24,10 +24,10 @@ pub(super) const MATCH: Section = Section {
             "[]",
             "Host names without a port. `*.example.com` matches one or more labels before `.example.com`.",
         ),
-        optional("path", Shape::Text, "The exact path."),
+        optional("path", Shape::Path, "The exact path."),
         optional(
             "pathPrefix",
-            Shape::Text,
+            Shape::Path,
             "Leading segments of the path: `/a` matches `/a` and `/a/b`, not `/ab`.",
         ),
         or(
@@ -85,7 +85,10 @@ pub(super) fn matching(report: &Report, route: &Object<'_>, paths: Paths) -> Rou
 pub(super) fn headers(report: &Report, object: &Object<'_>) -> Vec<(HeaderName, Option<Arc<str>>)> {
     let named = object.map("headers").iter().filter_map(|member| {
         let Ok(name) = HeaderName::from_bytes(member.key.as_bytes()) else {
-            let message = format!("`{}` is not the name of a header field", member.key);
+            let message = format!(
+                "`{}` is not the name of a header field: use letters, digits and hyphens",
+                member.key
+            );
             report.error("bad-header", member.key_span, message);
             return None;
         };
@@ -182,7 +185,7 @@ fn matched_path(text: &str, paths: Paths) -> Result<Arc<str>, String> {
 /// A path that can be sent.
 pub(super) fn sent_path(text: &str, paths: Paths) -> Result<Arc<str>, String> {
     if !text.starts_with('/') {
-        return Err(format!("`{text}` does not start with `/`"));
+        return Err(format!("`{text}` does not start with `/`; write `/{text}`"));
     }
     if text.contains(['?', '#']) {
         return Err(format!("`{text}` is more than a path; parameters are matched by `query`"));

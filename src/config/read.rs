@@ -12,7 +12,7 @@ use super::shape::{Absent, Section, Shape};
 use crate::language::schema::Room;
 use crate::language::temporal::months;
 use crate::source::{
-    Diagnostic, Diagnostics, Kind, Member, Node, ReplacedString, Span, did_you_mean,
+    Diagnostic, Diagnostics, Kind, Member, Node, ReplacedString, Span, did_you_mean, nearest,
 };
 
 /// The longest duration that a configuration may contain.
@@ -145,7 +145,8 @@ impl Report {
         let mut first = HashMap::new();
         for (name, span) in names {
             if let Some(earlier) = first.insert(name, span) {
-                let message = format!("two {what} are called `{name}`; names are unique");
+                let message =
+                    format!("two {what} are called `{name}`: give one of them another name");
                 let diagnostic = Diagnostic::error("duplicate-name", span, message);
                 self.add(diagnostic.with_related(earlier, "the first"));
             }
@@ -184,10 +185,12 @@ impl<'a> Object<'a> {
 
     fn check_keys(&self) {
         let known = || self.section.fields.iter().map(|field| field.key);
+        let mut meant = Vec::new();
         for member in self.members {
             if self.section.field(&member.key).is_none() {
                 let name = self.section.name;
                 let message = format!("`{}` is not a key of {name}", member.key);
+                meant.extend(nearest(&member.key, known()));
                 let help = did_you_mean(&member.key, known()).unwrap_or_else(|| {
                     let keys: Vec<_> = known().map(|key| format!("`{key}`")).collect();
                     format!("{name} has the keys {}", keys.join(", "))
@@ -198,7 +201,9 @@ impl<'a> Object<'a> {
         }
         for field in self.section.fields {
             let there = self.members.iter().any(|member| &*member.key == field.key);
-            if field.absent == Absent::Required && !there {
+            // One that is there in other letters was reported.
+            let misspelt = meant.contains(&field.key);
+            if field.absent == Absent::Required && !there && !misspelt {
                 let message = format!("{} needs `{}`: {}", self.section.name, field.key, field.doc);
                 self.report.error("missing-key", self.node.span, message);
             }

@@ -75,20 +75,24 @@ pub(super) const ROUTE: Section = Section {
         ),
         optional("input", Shape::Any, "The Call Step's `input`."),
         optional("output", Shape::Any, "The Call Step's `output`."),
-        optional("assign", Shape::Mwl(Piece::Other), "The Call Step's `assign`."),
+        optional("assign", Shape::Mwl(Piece::Assign), "The Call Step's `assign`."),
         optional(
             "middleware",
             Shape::Mwl(Piece::Middleware),
             "The Call Step's stack, outermost first.",
         ),
-        optional("catch", Shape::Mwl(Piece::Other), "The Call Step's `catch` clauses."),
+        optional("catch", Shape::Mwl(Piece::Catch), "The Call Step's `catch` clauses."),
         optional(
             "steps",
-            Shape::Mwl(Piece::Other),
+            Shape::Mwl(Piece::Steps),
             "More Steps of the route's Flow, to which `catch` and `next` can lead.",
         ),
-        optional("flows", Shape::Mwl(Piece::Other), "Named Flows that calls can run."),
-        optional("parameters", Shape::Mwl(Piece::Other), "The schema of the Flow's parameters."),
+        optional("flows", Shape::Mwl(Piece::Flows), "Named Flows that calls can run."),
+        optional(
+            "parameters",
+            Shape::Mwl(Piece::Parameters),
+            "The schema of the Flow's parameters.",
+        ),
         optional("buffer", Shape::Section(&BUFFER), "How much of a body may be kept in memory."),
         or(
             "exposeFailures",
@@ -230,7 +234,7 @@ impl Routes<'_> {
         keys: impl Iterator<Item = &'k &'static str>,
     ) {
         let (says, named) = match &*target.key {
-            "flow" => ("the Flow itself says it", "the route's Flow"),
+            "flow" => ("the Flow itself says it: move it there", "the route's Flow"),
             _ => ("the call's `with` says it", "the route's call"),
         };
         for member in keys.filter_map(|key| route.member(key)) {

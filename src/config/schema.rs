@@ -1,17 +1,26 @@
 //! The JSON Schema of the configuration, for editors. It is made from the loader's tables. It describes
-//! the file as written, so wherever a string may hold a variable, the schema allows one.
+//! the file as written, so wherever a string may hold a variable, the schema allows one. What is written in MWL is
+//! described by [`mwl`], for the providers that a route may name.
+
+mod mwl;
+mod providers;
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Map, Value, json};
 
 use super::root::{ROOT, sections};
-use super::shape::{Absent, Field, Piece, Section, Shape};
+use super::shape::{Absent, Field, Section, Shape};
 
-/// The schema, JSON Schema 2020-12.
-pub fn schema() -> Value {
+/// Sections that have exactly one of these keys.
+const FORMS: [(&str, &[&str]); 1] = [("a route", &["upstream", "call", "flow"])];
+
+/// The schema, JSON Schema 2020-12. `documents` are those of the providers that a route may name.
+pub fn schema(documents: &[Value]) -> Value {
     let sections = sections().into_iter();
     let mut defs: Map<String, Value> =
         sections.map(|section| (id(section), object(section).into())).collect();
-    defs.insert("middleware".into(), middleware());
+    defs.extend(mwl::definitions(documents));
     defs.insert("durationText".into(), duration());
     let mut root = object(&ROOT);
     root.insert("$schema".into(), "https://json-schema.org/draft/2020-12/schema".into());
@@ -40,6 +49,10 @@ fn object(section: &Section) -> Map<String, Value> {
         schema.insert("required".into(), required.into());
     }
     schema.insert("additionalProperties".into(), false.into());
+    if let Some((_, forms)) = FORMS.iter().find(|(name, _)| *name == section.name) {
+        let forms = forms.iter().map(|key| json!({ "required": [key] }));
+        schema.insert("oneOf".into(), forms.collect());
+    }
     schema
 }
 
@@ -68,6 +81,7 @@ fn shape(shape: &Shape) -> Value {
         }
         Shape::Duration => json!({ "$ref": "#/$defs/durationText" }),
         Shape::Size => json!({ "type": "string", "pattern": r"^[0-9]+(B|KiB|MiB|GiB)$|\$\{" }),
+        Shape::Path => json!({ "type": "string", "pattern": r"^/|\$\{" }),
         Shape::Address => json!({ "type": "string", "examples": ["127.0.0.1:8080"] }),
         Shape::Url => json!({
             "type": "string",
@@ -82,9 +96,8 @@ fn shape(shape: &Shape) -> Value {
         Shape::Word(words) => json!({ "enum": words }),
         Shape::Any => json!({}),
         Shape::Null => json!({ "type": "null" }),
-        Shape::Mwl(Piece::Middleware) => json!({ "$ref": "#/$defs/middleware" }),
-        Shape::Mwl(Piece::Flow | Piece::Call) | Shape::Object => json!({ "type": "object" }),
-        Shape::Mwl(Piece::Other) => json!({ "type": ["object", "array"] }),
+        Shape::Object => json!({ "type": "object" }),
+        Shape::Mwl(piece) => mwl::piece(*piece),
         Shape::Section(section) => json!({ "$ref": format!("#/$defs/{}", id(section)) }),
         Shape::List(inner) => json!({ "type": "array", "items": self::shape(inner) }),
         Shape::Map(inner) => {
@@ -94,34 +107,6 @@ fn shape(shape: &Shape) -> Value {
             json!({ "anyOf": shapes.iter().map(self::shape).collect::<Vec<_>>() })
         }
     }
-}
-
-/// A list of entries as in MWL, or the names of lists.
-fn middleware() -> Value {
-    let phase = json!({ "type": "object" });
-    json!({
-        "type": "array",
-        "items": { "anyOf": [
-            {
-                "type": "object",
-                "description": "A middleware entry, as MWL writes it.",
-                "properties": {
-                    "provider": { "type": "string", "pattern": "^mwl:" },
-                    "comment": { "type": "string" },
-                    "onEntry": phase, "onSuccess": phase, "onFailure": phase, "onAlways": phase,
-                },
-                "required": ["provider"],
-                "additionalProperties": false,
-            },
-            {
-                "type": "object",
-                "description": "The stack of this name, in place.",
-                "properties": { "stack": { "type": "string" }, "with": { "type": "object" } },
-                "required": ["stack"],
-                "additionalProperties": false,
-            },
-        ] },
-    })
 }
 
 fn duration() -> Value {

@@ -51,6 +51,8 @@ pub(super) enum Shape {
     Duration,
     /// A number of bytes with its unit.
     Size,
+    /// A path, which begins with a slash.
+    Path,
     /// `address:port`.
     Address,
     /// `http://host:port` or `https://host:port`.
@@ -86,8 +88,16 @@ pub(super) enum Piece {
     Call,
     /// A list of middleware entries, with `{ stack: NAME }` items.
     Middleware,
-    /// Any other field, known by its name.
-    Other,
+    /// Variables and their values.
+    Assign,
+    /// A list of `catch` clauses.
+    Catch,
+    /// Steps by their names.
+    Steps,
+    /// Flows by their names.
+    Flows,
+    /// A JSON Schema of arguments.
+    Parameters,
 }
 
 impl Section {

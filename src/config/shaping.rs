@@ -139,11 +139,15 @@ fn constant_key(report: &Report, object: &Object<'_>) {
 
 fn name(report: &Report, text: &str, span: Span, request: bool) -> Option<HeaderName> {
     let Ok(name) = HeaderName::from_bytes(text.as_bytes()) else {
-        report.error("bad-header", span, format!("`{text}` is not the name of a header field"));
+        report.error(
+            "bad-header",
+            span,
+            format!("`{text}` is not the name of a header field: use letters, digits and hyphens"),
+        );
         return None;
     };
     if let Some(why) = shape::reserved(&name, request) {
-        let message = format!("`{text}` cannot be changed by configuration");
+        let message = format!("`{text}` cannot be changed by configuration: remove it");
         report.add(Diagnostic::error("reserved-header", span, message).with_help(why));
         return None;
     }

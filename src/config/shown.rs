@@ -135,7 +135,9 @@ fn shaped(node: &Node, shape: &'static Shape, harmless: bool) -> Json {
             let fits = shapes.iter().find(|shape| fits(shape, node));
             fits.map_or_else(|| hidden(node), |shape| shaped(node, shape, harmless))
         }
-        (Shape::Text | Shape::Url | Shape::Endpoint, Kind::String(text)) if harmless => {
+        (Shape::Text | Shape::Path | Shape::Url | Shape::Endpoint, Kind::String(text))
+            if harmless =>
+        {
             text_shown(text).into()
         }
         (Shape::Duration | Shape::Size | Shape::Address | Shape::Word(_), Kind::String(text)) => {

@@ -201,7 +201,8 @@ impl<'a> Written<'a> {
             if from == 0 && circle.iter().min() == circle.first() {
                 let path: Vec<&str> = circle.iter().copied().chain([name]).collect();
                 let path = path.join("` → `");
-                let message = format!("the stack `{name}` holds itself: `{path}`");
+                let message =
+                    format!("the stack `{name}` holds itself: `{path}`; remove one of these items");
                 self.report.error("stack-cycle", span, message);
             }
             self.circles.set(self.circles.get() + 1);
@@ -290,8 +291,10 @@ impl Expansion<'_> {
     fn named(&mut self, item: &Node, stack: &Member) -> Vec<Node> {
         for other in item.as_object().unwrap_or_default() {
             if !matches!(&*other.key, "stack" | "with") {
-                let message =
-                    format!("`{}` beside `stack`: the item stands for the whole list", other.key);
+                let message = format!(
+                    "`{}` beside `stack`: the item stands for the whole list; write another item for it",
+                    other.key
+                );
                 self.report.error("unknown-key", other.key_span, message);
             }
         }

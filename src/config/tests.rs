@@ -69,7 +69,7 @@ fn shipped_text(path: &Path) -> io::Result<String> {
 }
 
 /// Reads a file in the repository's `config/`, with the files it names.
-fn shipped(name: &str, variables: &[(&str, &str)]) -> Loaded {
+pub(super) fn shipped(name: &str, variables: &[(&str, &str)]) -> Loaded {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let variables: BTreeMap<&str, &str> = variables.iter().copied().collect();
     let read = shipped_text;
@@ -267,7 +267,7 @@ fn shipped_files_load() {
 }
 
 /// All sections, with the root.
-fn all_sections() -> Vec<&'static Section> {
+pub(super) fn all_sections() -> Vec<&'static Section> {
     std::iter::once(&ROOT).chain(sections()).collect()
 }
 
@@ -346,40 +346,6 @@ fn no_row_is_left_unread() {
         for field in section.fields {
             assert!(asked.contains(&(section.name, field.key)), "{}: {}", section.name, field.key);
         }
-    }
-}
-
-#[test]
-fn the_schema_knows_what_the_loader_knows() {
-    let schema = schema::schema();
-    let value = crate::language::value::Value::from;
-    let compiled = crate::language::schema::Schema::compile(&value(schema.clone())).unwrap();
-    for name in [
-        "minimal.yaml",
-        "recipe.yaml",
-        "quickstart.yaml",
-        "reference.yaml",
-        "faults.yaml",
-        "health.yaml",
-        "limits.yaml",
-    ] {
-        let variables = [("LISTEN", "127.0.0.1:1"), ("ADMIN", "127.0.0.1:2"), ("FLAKY", "a:1")];
-        let loaded = shipped(name, &variables);
-        if let Err(violation) = compiled.validate(&value(loaded.written.to_json())) {
-            panic!("{name}: {violation:?}");
-        }
-    }
-    // Every section is closed, as in the loader, because the tables make both.
-    let objects = schema["$defs"].as_object().unwrap().values().chain([&schema]);
-    let closed = objects.filter(|object| object.get("properties").is_some());
-    assert_eq!(
-        closed.filter(|object| object["additionalProperties"] == false).count(),
-        all_sections().len()
-    );
-    for (key, known) in [("listeners", true), ("listners", false)] {
-        let mut config = serde_json::json!({ "listeners": [], "routes": [] });
-        config[key] = serde_json::json!([]);
-        assert_eq!(compiled.validate(&value(config)).is_ok(), known, "{key}");
     }
 }
 

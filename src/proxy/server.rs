@@ -114,6 +114,15 @@ impl Server {
         self.lock().local_addrs()
     }
 
+    /// Those of them on which it speaks clear text with everybody: neither TLS nor a PROXY header is wanted first.
+    pub fn plain_addrs(&self) -> Vec<SocketAddr> {
+        let runtime = self.runtime();
+        let plain =
+            runtime.listeners.iter().filter(|one| one.tls.is_none() && one.proxies.is_none());
+        let listeners = self.lock();
+        plain.filter_map(|one| listeners.local_addr(one.address)).collect()
+    }
+
     /// Further descriptors of its listening sockets, each with its address as configured.
     ///
     /// # Errors

@@ -293,7 +293,8 @@ impl<'a> Builder<'a> {
                     .with_help("indent with spaces")
             }
             ErrorKind::RecursionLimitExceeded => too_deep(span),
-            _ => Diagnostic::error("invalid-yaml", span, format!("not YAML: {}", error.info())),
+            _ => Diagnostic::error("invalid-yaml", span, format!("not YAML: {}", error.info()))
+                .with_help("close each bracket, brace and quote before this place, and put texts with `: ` in quotes"),
         };
         self.found.push(diagnostic);
     }

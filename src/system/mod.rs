@@ -5,3 +5,4 @@ pub mod descriptors;
 pub mod file;
 pub mod inherited;
 pub mod passing;
+pub mod private;

@@ -15,7 +15,7 @@ use tracing_subscriber::fmt;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use super::events;
-use super::write_queue::WriteQueue;
+use super::write_queue::{Loss, WriteQueue};
 
 /// The default filter.
 const DEFAULT: &str = "info,mwl::execution=off,notify=off";
@@ -43,7 +43,7 @@ pub fn start(filter: Option<&str>) -> Result<(), String> {
         let dropped = IntCounter::new("dropped", "Lines that were lost.").ok()?;
         let write = |line: &Vec<u8>, out: &mut Vec<u8>| out.extend(line);
         // Its own losses it cannot tell.
-        WriteQueue::start("log", (dropped, None), stderr(), write).ok()
+        WriteQueue::start("log", Loss::counted(dropped), stderr(), write).ok()
     });
     let writer = match lines.clone() {
         Some(lines) => BoxMakeWriter::new(move || Writer(lines.clone())),

@@ -14,9 +14,10 @@ use super::limiter::LogLimiter;
 use super::lines::LineStyle;
 use super::metrics::Metrics;
 use super::record::{Execution, Kind, KnownSecond, RequestRef};
+use super::recordings::{Copied, Recordings};
 use super::settings::{Access, TelemetrySettings, Tracing, When};
 use super::trace::{Tracer, TracerError};
-use super::write_queue::WriteQueue;
+use super::write_queue::{Loss, WriteQueue};
 
 /// How long the last records and spans may take at the end of the process.
 const LAST: Duration = Duration::from_secs(3);
@@ -30,6 +31,8 @@ pub struct Telemetry {
     access: OnceLock<Arc<BatchWriter<KnownSecond>>>,
     /// A line for each request, if somebody watches.
     lines: Option<WriteQueue<Arc<Execution>>>,
+    /// Whole exchanges, if somebody asked for them.
+    recordings: Option<Recordings>,
     tracer: Mutex<Option<Arc<Tracer>>>,
 }
 
@@ -38,6 +41,7 @@ pub struct Telemetry {
 pub struct Sinks {
     access: Option<AccessLog>,
     lines: Option<WriteQueue<Arc<Execution>>>,
+    recordings: Option<Recordings>,
     executions: Option<Arc<Executions>>,
     tracer: Option<Arc<Tracer>>,
 }
@@ -57,6 +61,7 @@ impl Telemetry {
             executions: Arc::new(Executions::new(0)),
             access: OnceLock::new(),
             lines: None,
+            recordings: None,
             tracer: Mutex::default(),
         }
     }
@@ -84,6 +89,7 @@ impl Telemetry {
             access: wanted.then(|| self.access(access)).flatten(),
             // Both go to standard output, and one reader is there.
             lines: self.lines.clone().filter(|_| !wanted),
+            recordings: self.recordings.clone(),
             executions: (executions > 0).then(|| Arc::clone(&self.executions)),
             tracer,
         })
@@ -117,9 +123,20 @@ impl Telemetry {
     /// # Errors
     /// When the system provides no thread.
     pub fn with_lines(self, style: LineStyle) -> io::Result<Self> {
-        let dropped = (self.metrics.lost_records("lines"), None);
-        let lines = WriteQueue::start("lines", dropped, io::stdout(), style.format())?;
+        let loss = Loss::counted(self.metrics.lost_records("lines"));
+        let lines = WriteQueue::start("lines", loss, io::stdout(), style.format())?;
         Ok(Self { lines: Some(lines), ..self })
+    }
+
+    /// Keeps whole exchanges in `recordings`.
+    #[must_use]
+    pub fn with_recordings(self, recordings: Recordings) -> Self {
+        Self { recordings: Some(recordings), ..self }
+    }
+
+    /// The kept exchanges, if any are kept.
+    pub fn recordings(&self) -> Option<&Recordings> {
+        self.recordings.as_ref()
     }
 
     /// Waits a short time until the last records are written and the last spans exported.
@@ -129,6 +146,9 @@ impl Telemetry {
         }
         if let Some(lines) = &self.lines {
             lines.flush(LAST);
+        }
+        if let Some(recordings) = &self.recordings {
+            recordings.flush(LAST);
         }
         let tracer = self.tracer.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(tracer) = tracer {
@@ -140,7 +160,15 @@ impl Telemetry {
 impl Sinks {
     /// Whether anybody may want a record. If not, nothing is ever recorded.
     pub fn listen(&self) -> bool {
-        self.logs() || self.executions.is_some() || self.tracer.is_some()
+        self.logs()
+            || self.executions.is_some()
+            || self.tracer.is_some()
+            || self.recordings.is_some()
+    }
+
+    /// Whether whole exchanges are kept.
+    pub const fn records_exchanges(&self) -> bool {
+        self.recordings.is_some()
     }
 
     /// Whether the execution `id` is recorded in any case: because the access log contains all of them or
@@ -168,9 +196,9 @@ impl Sinks {
         self.access.is_some() || self.lines.is_some()
     }
 
-    /// Delivers a record to every reader that wants it. The access log gets its line at once, and the tracer its spans;
-    /// only the others keep it.
-    pub fn deliver(&self, execution: Execution<RequestRef<'_>>) {
+    /// Delivers a record to every reader that wants it, and what was copied of its exchange. The access log gets its line at
+    /// once, and the tracer its spans; only the others keep it.
+    pub fn deliver(&self, execution: Execution<RequestRef<'_>>, copied: Option<Copied>) {
         if let Some(log) = &self.access
             && log.takes(&execution)
         {
@@ -182,10 +210,14 @@ impl Sinks {
             tracer.deliver(&execution);
         }
         let executions = self.executions.as_ref().filter(|_| execution.request.route.is_some());
-        if self.lines.is_none() && executions.is_none() {
+        let recorded = self.recordings.as_ref().zip(copied);
+        if self.lines.is_none() && executions.is_none() && recorded.is_none() {
             return;
         }
         let execution = Arc::new(execution.into_owned());
+        if let Some((recordings, copied)) = recorded {
+            recordings.keep(copied, Arc::clone(&execution));
+        }
         if let Some(lines) = &self.lines {
             lines.send(Arc::clone(&execution));
         }

@@ -1,4 +1,4 @@
-//! A bounded queue in front of a slow writer, for the log's lines and the access log's records.
+//! A bounded queue in front of a slow writer, for the log's lines, the access log's records and recordings.
 //!
 //! Requests hand their items over and go on; a thread writes them. If the reader of our output stalls (a full
 //! pipe, a slow disk), requests must not stall and memory must not grow. So when the queue is full, the newest
@@ -44,35 +44,86 @@ struct QueueCounts {
     accepted: AtomicU64,
     /// Written, or lost in writing.
     settled: AtomicU64,
-    /// Lost: the queue was full, or the writer failed.
+    loss: Loss,
+}
+
+/// What becomes of the number of items that are lost: the queue was full, or the writer failed.
+#[derive(Debug)]
+pub struct Loss {
     dropped: IntCounter,
-    /// Limits how often the log says so, if it does.
-    told: Option<LogLimiter>,
+    /// What the log says of it, and how often, if it does.
+    told: Option<(LogLimiter, &'static str)>,
+}
+
+impl Loss {
+    /// It is counted.
+    pub const fn counted(dropped: IntCounter) -> Self {
+        Self { dropped, told: None }
+    }
+
+    /// It is counted, and the log says `line` as `pace` admits.
+    pub const fn told(dropped: IntCounter, pace: LogLimiter, line: &'static str) -> Self {
+        Self { dropped, told: Some((pace, line)) }
+    }
+
+    /// Counts lost items, and says so now and then.
+    fn add(&self, items: u64) {
+        self.dropped.inc_by(items);
+        let Some((pace, line)) = &self.told else { return };
+        if let Some(untold) = pace.admits(Instant::now()) {
+            let dropped = self.dropped.get();
+            tracing::warn!(dropped, untold, "{line}");
+        }
+    }
 }
 
 impl<T: Send + 'static> WriteQueue<T> {
-    /// Starts the thread `name`, which writes to `out` whatever `format` appends for each item. Lost items are
-    /// counted in `dropped`, and told as `told` admits.
+    /// Starts the thread `name`, which writes to `out` whatever `format` appends for each item.
     ///
     /// # Errors
     /// When the system provides no thread.
     pub fn start(
         name: &str,
-        (dropped, told): (IntCounter, Option<LogLimiter>),
+        loss: Loss,
         out: impl Write + Send + 'static,
         format: fn(&T, &mut Vec<u8>),
     ) -> io::Result<Self> {
-        let (queue, items) = sync_channel(QUEUE);
-        let counts = Arc::new(QueueCounts {
-            accepted: AtomicU64::new(0),
-            settled: AtomicU64::new(0),
-            dropped,
-            told,
-        });
+        Self::spawn(name, QUEUE, loss, move |items, counts| write_all(items, out, format, counts))
+    }
+
+    /// Starts the thread `name`, which calls `write` once with nothing, and then with each item, of which `room` may wait.
+    /// It returns whether it has written the item.
+    ///
+    /// # Errors
+    /// When the system provides no thread.
+    pub fn start_each(
+        name: &str,
+        room: usize,
+        loss: Loss,
+        mut write: impl FnMut(Option<T>) -> bool + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::spawn(name, room, loss, move |items, counts| {
+            write(None);
+            while let Ok(item) = items.recv() {
+                if !write(Some(item)) {
+                    counts.loss.add(1);
+                }
+                counts.settled.fetch_add(1, Ordering::Release);
+            }
+        })
+    }
+
+    fn spawn(
+        name: &str,
+        room: usize,
+        loss: Loss,
+        work: impl FnOnce(&Receiver<T>, &QueueCounts) + Send + 'static,
+    ) -> io::Result<Self> {
+        let (queue, items) = sync_channel(room);
+        let (accepted, settled) = (AtomicU64::new(0), AtomicU64::new(0));
+        let counts = Arc::new(QueueCounts { accepted, settled, loss });
         let shared = Arc::clone(&counts);
-        thread::Builder::new()
-            .name(name.into())
-            .spawn(move || write_all(&items, out, format, &shared))?;
+        thread::Builder::new().name(name.into()).spawn(move || work(&items, &shared))?;
         Ok(Self { queue, counts })
     }
 
@@ -80,7 +131,7 @@ impl<T: Send + 'static> WriteQueue<T> {
     pub fn send(&self, item: T) {
         self.counts.accepted.fetch_add(1, Ordering::Relaxed);
         if self.queue.try_send(item).is_err() {
-            self.counts.lost(1);
+            self.counts.loss.add(1);
             self.counts.settled.fetch_add(1, Ordering::Release);
         }
     }
@@ -89,7 +140,7 @@ impl<T: Send + 'static> WriteQueue<T> {
 impl<T> WriteQueue<T> {
     /// How many items were lost since the start.
     pub fn dropped(&self) -> u64 {
-        self.counts.dropped.get()
+        self.counts.loss.dropped.get()
     }
 
     /// Waits, at most `patience`, until everything handed over is written. For the end of the process.
@@ -100,22 +151,6 @@ impl<T> WriteQueue<T> {
         while self.counts.settled.load(Ordering::Acquire) < accepted && !left.is_zero() {
             thread::sleep(LOOK);
             left = left.saturating_sub(LOOK);
-        }
-    }
-}
-
-impl QueueCounts {
-    /// Counts lost items, and says so now and then.
-    fn lost(&self, items: u64) {
-        self.dropped.inc_by(items);
-        let Some(told) = &self.told else { return };
-        if let Some(untold) = told.admits(Instant::now()) {
-            let dropped = self.dropped.get();
-            tracing::warn!(
-                dropped,
-                untold,
-                "Records of the access log were dropped: its reader is slow, or gone."
-            );
         }
     }
 }
@@ -138,7 +173,7 @@ fn write_all<T>(
             held += 1;
         }
         if out.write_all(&buffer).and_then(|()| out.flush()).is_err() {
-            counts.lost(held);
+            counts.loss.add(held);
         }
         counts.settled.fetch_add(held, Ordering::Release);
         buffer.clear();
@@ -199,8 +234,9 @@ mod tests {
 
     fn start(out: impl Write + Send + 'static) -> WriteQueue<u32> {
         let dropped = IntCounter::new("dropped", "x").unwrap();
-        let told = LogLimiter::new("Lines were dropped.", None);
-        WriteQueue::start("lines", (dropped, Some(told)), out, number).unwrap()
+        let line = "Lines were dropped.";
+        let loss = Loss::told(dropped, LogLimiter::new(line, None), line);
+        WriteQueue::start("lines", loss, out, number).unwrap()
     }
 
     #[expect(clippy::trivially_copy_pass_by_ref, reason = "as records are formatted")]

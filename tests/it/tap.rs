@@ -9,6 +9,7 @@ use mwl_proxy::admin::switches::RetriesState;
 use mwl_proxy::admin::{self, Backend, Reloading};
 use mwl_proxy::telemetry::events::Events;
 use mwl_proxy::telemetry::executions::Filter;
+use mwl_proxy::telemetry::recordings::Recordings;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -63,6 +64,10 @@ impl Backend for Counting {
 
     fn reload(&self) -> Reloading<'_> {
         Box::pin(async { Err(Value::Null) })
+    }
+
+    fn recordings(&self) -> Option<&Recordings> {
+        None
     }
 
     fn switch_retries(&self, _: &str, _: RetriesState) -> Option<Value> {

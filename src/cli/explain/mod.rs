@@ -23,7 +23,7 @@ mod tests;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 
 use self::argument::{ArgumentError, duration};
 pub(super) use self::ask::ask;
@@ -93,6 +93,11 @@ struct Explanation<'a, T> {
     /// The routes in plain words.
     described: &'a RouteDescriptions,
     told: &'a T,
+}
+
+/// A field as `--header` takes it: `name: value`.
+pub(super) fn field(written: &str) -> Result<(HeaderName, HeaderValue), String> {
+    request::field(written).map_err(|mistake| mistake.message)
 }
 
 impl Mistakes<'_> {

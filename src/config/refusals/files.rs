@@ -51,6 +51,7 @@ fn half_a_file() {
       |
     5 |   upstream: "bil
       |             ^
+      = help: close each bracket, brace and quote before this place, and put texts with `: ` in quotes
     "#);
 }
 
@@ -66,16 +67,23 @@ fn unknown_and_missing_keys() {
       | ^^^^^^^^
       = help: did you mean `listeners`?
 
-    error[missing-key]: the configuration needs `listeners`: Where clients connect. At least one.
-     --> c.yaml:1:1
-      |
-    1 | listners: []
-      | ^^^^^^^^^^^^
-
     error[empty-list]: `routes` is empty; at least one is wanted
      --> c.yaml:2:9
       |
     2 | routes: []
+      |         ^^
+    ");
+    insta::assert_snapshot!(rendered("routes: []\n"), @r"
+    error[missing-key]: the configuration needs `listeners`: Where clients connect. At least one.
+     --> c.yaml:1:1
+      |
+    1 | routes: []
+      | ^^^^^^^^^^
+
+    error[empty-list]: `routes` is empty; at least one is wanted
+     --> c.yaml:1:9
+      |
+    1 | routes: []
       |         ^^
     ");
 }

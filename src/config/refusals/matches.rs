@@ -34,7 +34,7 @@ fn methods_as_a_string() {
 #[test]
 fn paths() {
     insta::assert_snapshot!(of_route(r#"match: { path: a, pathPrefix: "/a?b" }"#), @r#"
-    error[bad-path]: `path`: `a` does not start with `/`
+    error[bad-path]: `path`: `a` does not start with `/`; write `/a`
      --> c.yaml:6:18
       |
     6 |   match: { path: a, pathPrefix: "/a?b" }
@@ -75,7 +75,7 @@ fn hosts() {
 fn headers_and_query() {
     let keys = r#"match: { headers: { "a b": x, c: 1 }, query: { d: true } }"#;
     insta::assert_snapshot!(of_route(keys), @r#"
-    error[bad-header]: `a b` is not the name of a header field
+    error[bad-header]: `a b` is not the name of a header field: use letters, digits and hyphens
      --> c.yaml:6:23
       |
     6 |   match: { headers: { "a b": x, c: 1 }, query: { d: true } }

@@ -7,41 +7,41 @@ fn fields_that_are_not_the_author_s() {
     let keys = "requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }\n\
          responseHeaders: { append: { trailer: x, x-y: \"{{ 1 }}\", x-z: \"a\\nb\" } }";
     insta::assert_snapshot!(of_route(keys), @r#"
-    error[reserved-header]: `Connection` cannot be changed by configuration
+    error[reserved-header]: `Connection` cannot be changed by configuration: remove it
      --> c.yaml:6:28
       |
     6 |   requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }
       |                            ^^^^^^^^^^
       = help: it is about one connection, and the proxy's own
 
-    error[reserved-header]: `host` cannot be changed by configuration
+    error[reserved-header]: `host` cannot be changed by configuration: remove it
      --> c.yaml:6:47
       |
     6 |   requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }
       |                                               ^^^^
       = help: use `rewrite: { host: … }`
 
-    error[bad-header]: `a b` is not the name of a header field
+    error[bad-header]: `a b` is not the name of a header field: use letters, digits and hyphens
      --> c.yaml:6:56
       |
     6 |   requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }
       |                                                        ^^^
 
-    error[reserved-header]: `content-length` cannot be changed by configuration
+    error[reserved-header]: `content-length` cannot be changed by configuration: remove it
      --> c.yaml:6:75
       |
     6 |   requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }
       |                                                                           ^^^^^^^^^^^^^^
       = help: it frames the message
 
-    error[reserved-header]: `x-request-id` cannot be changed by configuration
+    error[reserved-header]: `x-request-id` cannot be changed by configuration: remove it
      --> c.yaml:6:91
       |
     6 |   requestHeaders: { set: { Connection: close, host: x, a b: c }, remove: [content-length, x-request-id] }
       |                                                                                           ^^^^^^^^^^^^
       = help: it is `execution.id`, which the client may choose
 
-    error[reserved-header]: `trailer` cannot be changed by configuration
+    error[reserved-header]: `trailer` cannot be changed by configuration: remove it
      --> c.yaml:7:32
       |
     7 |   responseHeaders: { append: { trailer: x, x-y: "{{ 1 }}", x-z: "a\nb" } }

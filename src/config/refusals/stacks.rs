@@ -33,13 +33,13 @@ fn in_a_circle() {
          \x20 c: [{ stack: c }]\n\
          routes: [{ name: r, upstream: billing, middleware: [{ stack: a }, { stack: c }] }]";
     insta::assert_snapshot!(of_file(rest), @r"
-    error[stack-cycle]: the stack `a` holds itself: `a` → `b` → `a`
+    error[stack-cycle]: the stack `a` holds itself: `a` → `b` → `a`; remove one of these items
      --> c.yaml:5:16
       |
     5 |   b: [{ stack: a }]
       |                ^
 
-    error[stack-cycle]: the stack `c` holds itself: `c` → `c`
+    error[stack-cycle]: the stack `c` holds itself: `c` → `c`; remove one of these items
      --> c.yaml:6:16
       |
     6 |   c: [{ stack: c }]
@@ -138,7 +138,7 @@ fn with_more_beside_it() {
     3 | stacks: { a: [], b: {} }
       |                     ^^
 
-    error[unknown-key]: `onEntry` beside `stack`: the item stands for the whole list
+    error[unknown-key]: `onEntry` beside `stack`: the item stands for the whole list; write another item for it
      --> c.yaml:4:65
       |
     4 | routes: [{ name: r, upstream: billing, middleware: [{ stack: a, onEntry: {} }] }]
@@ -237,7 +237,7 @@ fn whose_arguments_are_missing_or_out_of_range() {
     5 |     parameters: { attempts: { type: integer, minimum: 1 }, wait: { type: string, format: duration, default: PT1S } }
       |                   ^^^^^^^^ the parameter
 
-    error[unknown-key]: `comment` beside `stack`: the item stands for the whole list
+    error[unknown-key]: `comment` beside `stack`: the item stands for the whole list; write another item for it
      --> c.yaml:8:87
       |
     8 | - { name: r, upstream: billing, middleware: [{ stack: patient, with: { attempts: 0 }, comment: x }] }

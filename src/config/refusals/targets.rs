@@ -61,7 +61,7 @@ fn an_unknown_upstream_like_no_other() {
 #[test]
 fn a_flow_with_the_step_keys() {
     insta::assert_snapshot!(of_target("flow: { entrypoint: a, steps: {} }\ncatch: []"), @r"
-    error[conflicting-keys]: `catch` beside `flow`: the Flow itself says it
+    error[conflicting-keys]: `catch` beside `flow`: the Flow itself says it: move it there
      --> c.yaml:6:3
       |
     6 |   catch: []
@@ -158,7 +158,7 @@ fn no_name() {
 fn one_name_twice() {
     let rest = "routes: [{ name: r, match: { path: /a }, upstream: billing }, { name: r, upstream: billing }]";
     insta::assert_snapshot!(of_file(rest), @r"
-    error[duplicate-name]: two routes are called `r`; names are unique
+    error[duplicate-name]: two routes are called `r`: give one of them another name
      --> c.yaml:3:71
       |
     3 | routes: [{ name: r, match: { path: /a }, upstream: billing }, { name: r, upstream: billing }]

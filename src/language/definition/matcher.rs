@@ -65,7 +65,7 @@ impl Compiler<'_> {
     fn failure_type(&mut self, node: &Node) -> Option<FailureType> {
         let text = self.name(node, "a failure type")?;
         let Some(ty) = FailureType::parse(text) else {
-            let message = "`success` is no failure type: no success reaches a matcher";
+            let message = "`success` is no failure type: no success reaches a matcher; remove it";
             self.error("invalid-matcher", node.span, message);
             return None;
         };

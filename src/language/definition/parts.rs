@@ -138,15 +138,43 @@ fn help(node: &Node, schema: &Json) -> Option<String> {
     let text = match &node.kind {
         Kind::String(text) => text.as_ref().to_owned(),
         Kind::Number(_) => node.to_string(),
+        Kind::Object(_) if keyword("type") == Some("array") => {
+            return Some("write a list: `- ` before its first member".to_owned());
+        }
         _ => return None,
     };
+    if let Some(number) = node.as_number() {
+        return within(number, schema).or_else(|| quoted(node, schema, &text));
+    }
+    if keyword("pattern") == Some("^/") {
+        return Some(format!("write `/{text}`"));
+    }
+    quoted(node, schema, &text)
+}
+
+/// The bound that a number is beyond, and of a share in percent what was meant.
+fn within(number: f64, schema: &Json) -> Option<String> {
+    let bound = |name| schema.get(name).and_then(Json::as_f64);
+    match (bound("minimum"), bound("maximum")) {
+        (_, Some(1.0)) if (1.0..=100.0).contains(&number) => {
+            Some(format!("a share is a number up to 1: write {}", number / 100.0))
+        }
+        (_, Some(most)) if number > most => Some(format!("write a number up to {most}")),
+        (Some(least), _) if number < least => Some(format!("write a number from {least}")),
+        _ => None,
+    }
+}
+
+/// What was meant by a text in another form, or a number.
+fn quoted(node: &Node, schema: &Json, text: &str) -> Option<String> {
+    let keyword = |name| schema.get(name).and_then(Json::as_str);
     if keyword("format") == Some("duration") {
-        let meant = meant_duration(&text)?;
+        let meant = meant_duration(text)?;
         return Some(format!("write `{meant}`"));
     }
     if let Some(words) = schema.get("enum").and_then(Json::as_array) {
         let words = words.iter().filter_map(Json::as_str);
-        return did_you_mean(&text, words.clone())
+        return did_you_mean(text, words.clone())
             .or_else(|| Some(format!("write {}", super::alternatives(words))));
     }
     let number = text.parse::<f64>().is_ok();
@@ -154,6 +182,7 @@ fn help(node: &Node, schema: &Json) -> Option<String> {
         "integer" | "number" if node.as_str().is_some() && number => {
             Some(format!("write {text}, without quotes"))
         }
+        "integer" if node.as_str().is_some() => Some("write a whole number".to_owned()),
         "string" if node.as_number().is_some() => Some(format!("write `\"{text}\"`, with quotes")),
         "array" => Some(format!("write a list: `[{node}]`")),
         _ => None,

@@ -117,7 +117,7 @@ pub(super) fn problem(name: &str, receiver: bool, arguments: usize) -> Option<St
     }
     Some(match nearest(name, signatures().map(|signature| signature.name)) {
         Some(near) => format!("there is no function `{name}`; did you mean `{near}`?"),
-        None => format!("there is no function `{name}`"),
+        None => format!("there is no function `{name}`; docs/language.md names them all"),
     })
 }
 
@@ -148,7 +148,7 @@ mod tests {
         insta::assert_snapshot!(said("replace", true, 1), @"`replace` takes 2 or 3 arguments, not 1");
         insta::assert_snapshot!(said("startsWith", false, 2), @"`startsWith` is called on a value: `….startsWith(…)`");
         insta::assert_snapshot!(said("toJson", true, 0), @"`toJson` is not called on a value: `toJson(…)`");
-        insta::assert_snapshot!(said("frobnicate", false, 0), @"there is no function `frobnicate`");
+        insta::assert_snapshot!(said("frobnicate", false, 0), @"there is no function `frobnicate`; docs/language.md names them all");
         assert_eq!(problem("size", true, 0), None);
         assert_eq!(problem("@charge", false, 7), None);
     }

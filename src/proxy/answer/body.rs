@@ -10,6 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::truncated::truncated;
 use super::watched::WatchedBody;
 use crate::proxy::body::BodyError;
+use crate::proxy::body::capture::Capture;
 use crate::proxy::body::whole::Whole;
 use crate::proxy::io::splice::{Pipe, PipePool};
 use crate::proxy::request::flight::Flight;
@@ -143,9 +144,13 @@ impl AnswerBody {
         pipes: &PipePool,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Pipe, BodyError>>> {
+        let captured = self.capture().is_some();
         let AnswerKind::Upstream(body) = &mut self.kind else {
             return Poll::Ready(None);
         };
+        if captured {
+            return Poll::Ready(None);
+        }
         let polled = body.poll_splice(pipes, cx);
         match &polled {
             Poll::Ready(Some(Ok(pipe))) => self.handed(pipe.held()),
@@ -161,6 +166,11 @@ impl AnswerBody {
         if let Some(busy) = &self.busy {
             busy.handed(bytes);
         }
+    }
+
+    /// The copy of the exchange, if one is made.
+    fn capture(&self) -> Option<&Capture> {
+        self.flight.as_ref()?.exchange().capture.as_deref()
     }
 
     /// Ends the body. An end may follow its last byte and should be seen; no data can follow.
@@ -183,6 +193,9 @@ impl AnswerBody {
     }
 
     fn finish(&mut self) {
+        if let Some(capture) = self.capture() {
+            capture.answer_ended();
+        }
         if let Some(flight) = self.flight.take() {
             flight.finish(self.sent);
         }
@@ -212,6 +225,9 @@ impl Body for AnswerBody {
             }
             Poll::Ready(Some(Ok(frame))) => {
                 answer.handed(frame.data_ref().map_or(0, Bytes::len));
+                if let (Some(capture), Some(data)) = (answer.capture(), frame.data_ref()) {
+                    capture.answer_data(data);
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             Poll::Ready(Some(Err(error))) => {

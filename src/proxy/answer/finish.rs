@@ -46,6 +46,9 @@ pub(crate) fn finish(
     {
         closes(response.headers_mut());
     }
+    if let Some(capture) = exchange.capture.as_ref().filter(|_| !withheld) {
+        capture.answer(&response);
+    }
     response.body_mut().ends(flight);
     response.body_mut().frees(busy);
     response

@@ -1,11 +1,13 @@
 //! The body of a client's request, in HTTP/1.1 and HTTP/2.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
+use super::capture::{Capture, CapturedBody};
 use crate::proxy::h1::ClientConnection;
 use crate::proxy::h2::RequestStream;
 
@@ -18,6 +20,8 @@ pub(crate) enum ClientBody {
     Http1(ClientConnection),
     /// An HTTP/2 stream.
     Http2(RequestStream),
+    /// One of these, of which a copy is made.
+    Captured(Box<CapturedBody>),
 }
 
 impl ClientBody {
@@ -27,6 +31,15 @@ impl ClientBody {
             Self::Empty => false,
             Self::Http1(conn) => conn.waits(),
             Self::Http2(stream) => stream.waits(),
+            Self::Captured(captured) => captured.body().waits(),
+        }
+    }
+
+    /// Where the copy of this request is made, if one is.
+    pub(crate) fn capture(&self) -> Option<&Arc<Capture>> {
+        match self {
+            Self::Captured(captured) => Some(captured.capture()),
+            Self::Empty | Self::Http1(_) | Self::Http2(_) => None,
         }
     }
 }
@@ -43,6 +56,7 @@ impl Body for ClientBody {
             Self::Empty => Poll::Ready(None),
             Self::Http1(conn) => conn.poll_body(cx).map_err(Into::into),
             Self::Http2(stream) => stream.poll_body(cx).map_err(Into::into),
+            Self::Captured(captured) => captured.poll(cx),
         }
     }
 
@@ -51,6 +65,7 @@ impl Body for ClientBody {
             Self::Empty => true,
             Self::Http1(conn) => conn.left() == Some(0),
             Self::Http2(stream) => stream.is_ended(),
+            Self::Captured(captured) => captured.body().is_end_stream(),
         }
     }
 
@@ -59,6 +74,7 @@ impl Body for ClientBody {
             Self::Empty => SizeHint::with_exact(0),
             Self::Http1(conn) => size(conn.left()),
             Self::Http2(stream) => size(stream.left()),
+            Self::Captured(captured) => captured.body().size_hint(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! A body is moved, never copied: each of these is a stream of reference-counted chunks. A body is kept in memory
 //! only for a reason that the configuration states (a replay, an expression that reads it), and only up to a limit.
 
+pub(crate) mod capture;
 pub(crate) mod client;
 pub(crate) mod collect;
 pub(crate) mod expect_continue;

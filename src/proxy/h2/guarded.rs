@@ -42,6 +42,17 @@ pub(crate) struct GuardedIo<T>(Arc<Mutex<Wire<T>>>);
 #[derive(Debug)]
 pub(crate) struct Outlet<T>(Arc<Mutex<Wire<T>>>);
 
+/// Whether the connection's task takes turns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It does not: what is written leaves at once.
+    Never,
+    /// It does: what is written leaves at the end of the turn.
+    Open,
+    /// And a read has found nothing. The task is woken when there is something.
+    Quiet,
+}
+
 #[derive(Debug)]
 struct Wire<T> {
     io: T,
@@ -52,10 +63,7 @@ struct Wire<T> {
     slice: usize,
     /// Whether the other side has closed its direction, or reading failed.
     read_ended: bool,
-    /// Whether the task takes turns: writes are gathered until its end, and one read that finds nothing is enough.
-    gathers: bool,
-    /// Whether a read of this turn has found nothing. The task is woken when there is something.
-    quiet: bool,
+    turn: Turn,
     /// What was gathered and not written yet: everything from `sent` on.
     gathered: Vec<u8>,
     sent: usize,
@@ -86,8 +94,7 @@ impl<T> GuardedIo<T> {
             guard: Guard::new(max_head, serves),
             slice: 0,
             read_ended: false,
-            gathers: false,
-            quiet: false,
+            turn: Turn::Never,
             gathered: Vec::new(),
             sent: 0,
             asked: false,
@@ -110,14 +117,16 @@ impl<T> GuardedIo<T> {
 impl<T: AsyncWrite + Unpin> Outlet<T> {
     /// From now on, the task takes turns, and each ends with [`flush`](Self::flush).
     pub(crate) fn gather(&self) {
-        lock(&self.0).gathers = true;
+        lock(&self.0).turn = Turn::Open;
     }
 
     /// Ends a turn: writes what was gathered. If there is no room for it, the task is woken when there is. The library is told
     /// of a failure.
     pub(crate) fn flush(&self, cx: &mut Context<'_>) {
         let wire = &mut *lock(&self.0);
-        wire.quiet = false;
+        if wire.turn == Turn::Quiet {
+            wire.turn = Turn::Open;
+        }
         if wire.failed.is_none() && (wire.asked || !wire.gathered.is_empty()) {
             // If this fails, the next write reports it.
             let _flushed = wire.poll_flush(cx).is_ready();
@@ -240,7 +249,7 @@ impl<T: AsyncWrite + Unpin> Wire<T> {
         if self.failed.is_some() {
             return self.poll_failed(cx).map(Err);
         }
-        if self.gathers
+        if self.turn != Turn::Never
             && let Some(size) = self.gather(parts)
         {
             return Poll::Ready(Ok(size));
@@ -268,7 +277,7 @@ impl<T: AsyncRead + Unpin> Wire<T> {
             // The connection's task knows this: it closes a connection after a violation, and polls a held one again.
             return Poll::Pending;
         }
-        if self.quiet {
+        if self.turn == Turn::Quiet {
             return Poll::Pending;
         }
         if self.slice >= SLICE {
@@ -282,7 +291,9 @@ impl<T: AsyncRead + Unpin> Wire<T> {
         if filled.is_empty() {
             self.slice = 0;
             self.read_ended |= polled.is_ready();
-            self.quiet = self.gathers && polled.is_pending();
+            if self.turn == Turn::Open && polled.is_pending() {
+                self.turn = Turn::Quiet;
+            }
         } else {
             self.slice += filled.len();
             self.received(filled);
@@ -335,7 +346,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for GuardedIo<T> {
             return wire.poll_failed(cx).map(Err);
         }
         wire.asked = true;
-        if wire.gathers { Poll::Ready(Ok(())) } else { wire.poll_flush(cx) }
+        if wire.turn == Turn::Never { wire.poll_flush(cx) } else { Poll::Ready(Ok(())) }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -20,6 +20,7 @@ use super::interim::InterimTarget;
 use super::trace::TracePlace;
 use super::upload::Upload;
 use crate::language::value::{Map, Missing, Native, Value};
+use crate::proxy::body::capture::Capture;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::source::{BodyFailure, ReplaySource};
 use crate::proxy::boxed::shared;
@@ -79,6 +80,8 @@ pub(crate) struct Exchange {
     pub(crate) trace: Option<Box<TracePlace>>,
     /// Its record, if anybody wants one.
     pub(crate) recorder: OnceLock<Box<Recorder>>,
+    /// The copy of all that passes, if it is recorded whole.
+    pub(crate) capture: Option<Arc<Capture>>,
 }
 
 /// A request that a route has matched, as far as that needs no waiting.
@@ -120,6 +123,7 @@ impl Exchange {
             Err(refusal) => return Err(Box::new(refused(refusal, &parts, body))),
         };
         let facts = route.facts;
+        let capture = body.capture().cloned();
         let (upload, unread) = if body.is_end_stream() && !facts.reads_request {
             (Upload::None, None)
         } else if facts.reads_request || facts.fans_out || facts.looks_at_request {
@@ -158,6 +162,7 @@ impl Exchange {
             cut_off: AtomicBool::new(false),
             trace,
             recorder: OnceLock::new(),
+            capture,
         };
         Ok(match unread {
             Some(body) => Admission::Unread(Box::new(PendingBody { exchange: exchange(), body })),

@@ -17,6 +17,8 @@ use super::head::ReceivedHead;
 use super::trace::TracePlace;
 use super::upload::Upload;
 use crate::language::outcome::Outcome;
+use crate::proxy::body::capture::{Capture, CapturedHead};
+use crate::proxy::body::client::ClientBody;
 use crate::proxy::message::target::Target;
 use crate::proxy::site::WorkerConfig;
 use crate::telemetry::record::{
@@ -43,6 +45,28 @@ pub(crate) fn inject(exchange: &Exchange, span: Option<SpanId>, fields: &mut Cow
     }
 }
 
+/// The body of a request that is recorded whole: it copies what passes. Others stay as they are.
+pub(crate) fn captured(site: &WorkerConfig, head: &ReceivedHead, body: ClientBody) -> ClientBody {
+    if !site.runtime.sinks().records_exchanges() {
+        return body;
+    }
+    let mut headers = head.headers.clone();
+    // In HTTP/2 the host is no field.
+    if let Some(host) = &head.absolute.authority
+        && !headers.contains_key(header::HOST)
+        && let Ok(host) = HeaderValue::from_str(host.as_str())
+    {
+        headers.insert(header::HOST, host);
+    }
+    let head = CapturedHead {
+        method: head.method.clone(),
+        target: head.target.as_str().into(),
+        version: head.version,
+        headers,
+    };
+    Capture::around(head, body, &site.memory)
+}
+
 impl Exchange {
     /// The request begins to be served: decides whether it is recorded from the start.
     pub(crate) fn record_from(&self, begun: Instant) {
@@ -52,7 +76,8 @@ impl Exchange {
         }
         let traced = self.traced().is_some();
         let kept = sinks.keeps() && self.site.core.pace.admits(begun);
-        if traced || kept || (sinks.logs() && sinks.wants(self.id())) {
+        let copied = self.capture.is_some();
+        if traced || kept || copied || (sinks.logs() && sinks.wants(self.id())) {
             self.recording();
         } else if self.route.facts.several_calls {
             self.recorder.get_or_init(|| Box::new(Recorder::provisional()));
@@ -95,7 +120,8 @@ impl Exchange {
             return;
         };
         if let Some(execution) = recorder.finish(|answer| self.described(answer)) {
-            self.site.runtime.sinks().deliver(execution);
+            let copied = self.capture.as_ref().and_then(|capture| capture.take());
+            self.site.runtime.sinks().deliver(execution, copied);
         }
     }
 
@@ -173,6 +199,7 @@ impl RefusedRequest {
         };
         let took = self.begun.elapsed();
         let answer = AnswerSummary { status, began: self.begun, took, sent: 0 };
-        self.site.runtime.sinks().deliver(Execution::refused(request, answer, code, detail));
+        let refused = Execution::refused(request, answer, code, detail);
+        self.site.runtime.sinks().deliver(refused, None);
     }
 }

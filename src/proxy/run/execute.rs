@@ -36,7 +36,7 @@ use crate::proxy::request::exchange::{Admission, Exchange, Platform};
 use crate::proxy::request::flight::Flight;
 use crate::proxy::request::head::{self, ReceivedHead};
 use crate::proxy::request::interim::InterimTarget;
-use crate::proxy::request::recording::RefusedRequest;
+use crate::proxy::request::recording::{self, RefusedRequest};
 use crate::proxy::site::WorkerConfig;
 use crate::proxy::stage::Stage;
 use crate::proxy::watch::busy::BusyGuard;
@@ -58,6 +58,7 @@ pub(crate) fn serve(
 ) -> AnswerFuture {
     let method = head.method.clone();
     let version = head.version;
+    let body = recording::captured(&site, &head, body);
     let bodyless = body.is_end_stream();
     let grpc = head::is_grpc(version, &head.headers);
     let address = client.address;

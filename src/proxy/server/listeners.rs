@@ -100,6 +100,11 @@ impl Listeners {
         all
     }
 
+    /// The address on which it listens for one that is configured.
+    pub(super) fn local_addr(&self, configured: SocketAddr) -> Option<SocketAddr> {
+        Some(self.open.get(&configured)?.local)
+    }
+
     /// Further descriptors of all sockets, each with its address as configured.
     pub(super) fn copies(&self) -> io::Result<Vec<(SocketAddr, TcpListener)>> {
         let all = self.open.iter().flat_map(|(address, shared)| {

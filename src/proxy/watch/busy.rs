@@ -23,34 +23,17 @@ impl BusyGuard {
 
     /// A timer that an earlier execution of the connection left, for reuse.
     pub(crate) fn take_alarm(&self) -> Alarm {
-        self.0.take_alarm()
+        self.0.alarms.take()
     }
 
     /// Keeps the timer for a later execution.
     pub(crate) fn keep_alarm(&self, alarm: Alarm) {
-        self.0.keep_alarm(alarm);
+        self.0.alarms.keep(alarm);
     }
 }
 
 impl Drop for BusyGuard {
     fn drop(&mut self) {
         self.0.end();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::proxy::watch::{ALARMS, Connections, lock};
-
-    #[test]
-    fn the_timers_of_many_requests_at_once_are_kept_up_to_a_bound() {
-        let connections = Connections::default();
-        let (state, _registered) = connections.register(None);
-        let busy = BusyGuard::new(&state);
-        for _ in 0..2 * ALARMS {
-            busy.keep_alarm(Alarm::default());
-        }
-        assert_eq!(lock(&state.alarms).len(), ALARMS);
     }
 }

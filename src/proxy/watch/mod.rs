@@ -7,6 +7,7 @@
 //! that does not complete its head gets a 408 from the [client](crate::proxy::client). One that does not
 //! read its answer cannot be told anything and is cut off.
 
+mod alarms;
 pub(crate) mod busy;
 mod evict;
 mod pace;
@@ -20,13 +21,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use smallvec::SmallVec;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use self::alarms::Alarms;
 use self::pace::Pace;
 use self::taken::TakenBytes;
-use crate::language::engine::Alarm;
 use crate::proxy::io::acked::Addresses;
 use crate::proxy::settings::{Limits, MinimumRate};
 
@@ -50,16 +50,14 @@ pub(crate) struct ConnectionState {
     rest: AtomicU8,
     /// Whether a request has arrived.
     asked: AtomicBool,
-    /// For the timeouts of its requests, of which HTTP/2 runs several at once.
-    alarms: Mutex<SmallVec<[Alarm; 1]>>,
+    /// For the timeouts of its requests.
+    alarms: Alarms,
     /// Wakes the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
 
 /// After this many idle ticks a connection gives up its timers.
 const AFTER: u32 = 2;
-/// How many it keeps at most.
-const ALARMS: usize = 16;
 
 /// Between two requests.
 const IDLE: u8 = 0;
@@ -137,7 +135,7 @@ impl ConnectionState {
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
             asked: AtomicBool::new(false),
-            alarms: Mutex::default(),
+            alarms: Alarms::default(),
             waker: Mutex::new(None),
         }
     }
@@ -179,19 +177,6 @@ impl ConnectionState {
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.wake();
-    }
-
-    /// The timer that an earlier execution left.
-    pub(super) fn take_alarm(&self) -> Alarm {
-        lock(&self.alarms).pop().unwrap_or_default()
-    }
-
-    /// Keeps a timer for a later execution, if there are not enough.
-    pub(super) fn keep_alarm(&self, alarm: Alarm) {
-        let mut alarms = lock(&self.alarms);
-        if alarms.len() < ALARMS {
-            alarms.push(alarm);
-        }
     }
 
     fn wake(&self) {
@@ -352,7 +337,7 @@ impl Connections {
             }
             if state.ticks(IDLE) == Some(AFTER) || state.ticks(QUIET) == Some(AFTER) {
                 // The timers of ended requests must not wake it.
-                drop(std::mem::take(&mut *lock(&state.alarms)));
+                state.alarms.clear();
             }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
             let slow = patience.rate.is_some_and(|rate| state.is_slow(rate, length));

@@ -124,8 +124,10 @@ fn yaml_errors_say_what_to_do() {
       = help: indent with spaces
     error[invalid-yaml]: not YAML: unclosed bracket '['
      --> f.yaml:1:4 `[`
+      = help: close each bracket, brace and quote before this place, and put texts with `: ` in quotes
     error[invalid-yaml]: not YAML: mapping values are not allowed in this context
      --> f.yaml:1:5 `:`
+      = help: close each bracket, brace and quote before this place, and put texts with `: ` in quotes
     error[empty-document]: the file is empty; a YAML value was wanted
      --> f.yaml:1:1 ``
     error[empty-document]: the file is empty; a YAML value was wanted

@@ -44,6 +44,8 @@ mod pages;
 mod quickstart;
 /// The retry-composition recipe.
 mod recipe;
+/// Exchanges that are kept, and sent again.
+mod recorded;
 /// `explain` and the running proxy, on each file in config/.
 mod rehearsed;
 /// A new configuration, without losing a request.

@@ -171,6 +171,7 @@ const CRATES: &[(&str, &[&str])] = &[
             "src/admin/",
             "src/quickstart/",
             "src/cli/",
+            "src/replay/",
             "src/app.rs",
             "src/telemetry/trace/collector.rs",
         ],

@@ -1,8 +1,11 @@
 //! `check` as a reviewer: configurations with one mistake each, and sound ones, for which it says nothing.
 //!
-//! Both tables have the same form. A case begins with `=== ` and its title. It is a whole configuration without `listeners`
+//! All tables have the same form. A case begins with `=== ` and its title. It is a whole configuration without `listeners`
 //! and `upstreams`, or the keys of its one route `r`. `RETRY`, `TIMEOUT`, `LOOP`, `FINALLY` and `HTTP` stand for
-//! `provider:` and the URI. `#< name` at the end of a line says what is reported there.
+//! `provider:` and the URI. `#< name` at the end of a line says what is reported there. A case whose title ends with
+//! `[whole]` is a file as it stands.
+//!
+//! `broken.txt` has mistakes that people make, and the editor's schema is tried with it, too.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,13 +13,17 @@ use std::path::{Path, PathBuf};
 
 use mwl_proxy::app::check;
 use mwl_proxy::config::{Origin, parse};
+use mwl_proxy::language::schema::Schema;
 use mwl_proxy::language::temporal::Timestamp;
-use mwl_proxy::source::Sources;
+use mwl_proxy::source::{Format, Sources};
+use serde_json::Value;
 
 use crate::layering::sources;
+use crate::support::program::run;
 
 const WRONG: &str = include_str!("wrong.txt");
 const SOUND: &str = include_str!("sound.txt");
+const BROKEN: &str = include_str!("broken.txt");
 
 const PRELUDE: &str = "\
 listeners: [{ address: 127.0.0.1:0 }]
@@ -49,8 +56,12 @@ impl Case {
     fn of(written: &str) -> Self {
         let (title, body) = written.split_once('\n').unwrap();
         let whole = body.lines().any(|line| line.starts_with("routes:"));
-        let (head, indent) = if whole { ("", "") } else { ("routes:\n- name: r\n", "  ") };
-        let mut text = format!("{PRELUDE}{head}");
+        let (prelude, head, indent) = match (title.ends_with("[whole]"), whole) {
+            (true, _) => ("", "", ""),
+            (false, true) => (PRELUDE, "", ""),
+            (false, false) => (PRELUDE, "routes:\n- name: r\n", "  "),
+        };
+        let mut text = format!("{prelude}{head}");
         let mut wanted = Vec::new();
         for line in body.lines() {
             let (line, name) = match line.split_once("#< ") {
@@ -68,14 +79,16 @@ impl Case {
                 }
             }
             text.push_str(&line);
-            wanted.extend(name.map(|name| (text.lines().count(), name.to_owned())));
+            let line = text.lines().count();
+            let names = name.into_iter().flat_map(str::split_whitespace);
+            wanted.extend(names.map(|name| (line, name.to_owned())));
         }
         Self { title: title.to_owned(), text, wanted }
     }
 }
 
-/// What is reported about `text`: lines and names, and all of it as a user reads it.
-fn reported(name: &Path, text: &str) -> (Vec<(usize, String)>, String) {
+/// What is reported about `text`: as data, and as a user reads it.
+fn reported(name: &Path, text: &str) -> (Vec<Value>, String) {
     let read = |path: &Path| fs::read_to_string(path);
     let variable = |name: &str| match name {
         "LISTEN" | "ADMIN" | "FLAKY" => Some("127.0.0.1:1".to_owned()),
@@ -90,12 +103,18 @@ fn reported(name: &Path, text: &str) -> (Vec<(usize, String)>, String) {
             (refused.sources, refused.diagnostics)
         }
     };
+    let rendered = sources.render(&found);
     let json = sources.to_json(&found);
-    let lines = json.as_array().unwrap().iter().map(|one| {
+    (json.as_array().unwrap().clone(), rendered)
+}
+
+/// The lines and names of what is reported.
+fn lines(found: &[Value]) -> Vec<(usize, String)> {
+    let lines = found.iter().map(|one| {
         let line = usize::try_from(one["line"].as_u64().unwrap()).unwrap();
         (line, one["code"].as_str().unwrap().to_owned())
     });
-    (lines.collect(), sources.render(&found))
+    lines.collect()
 }
 
 #[test]
@@ -105,6 +124,7 @@ fn each_mistake_is_reported_at_its_line_and_nothing_else_is() {
     let mut wrong = Vec::new();
     for Case { title, text, wanted } in &cases {
         let (found, said) = reported(Path::new("case.yaml"), text);
+        let found = lines(&found);
         if found != *wanted || wanted.len() != 1 {
             wrong.push(format!("{title}: {wanted:?} is wanted, {found:?} is reported\n{said}"));
         }
@@ -137,7 +157,7 @@ routes:
         route("slower"),
     );
     let (found, said) = reported(Path::new("case.yaml"), &text);
-    assert_eq!(found, [(10, "deaf-breaker".to_owned())]);
+    assert_eq!(lines(&found), [(10, "deaf-breaker".to_owned())]);
     let first = said.lines().next().unwrap();
     insta::assert_snapshot!(first, @"warning[deaf-breaker]: on routes slow, slower, this breaker never counts an upstream that hangs: a bound around it fires after PT5S, which says nothing of the upstream");
 }
@@ -156,6 +176,103 @@ fn nothing_is_reported_about_sound_policies() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is to be done is in the help, or in the message itself.
+fn advises(found: &Value) -> bool {
+    let words = [
+        "add",
+        "ask",
+        "bind",
+        "call a",
+        "close",
+        "compares",
+        "declare",
+        "did you mean",
+        "fields are",
+        "give",
+        "exactly one",
+        "has the keys",
+        "in scope",
+        "indent",
+        "is missing",
+        "is not of type",
+        "keep",
+        "move",
+        "must",
+        "name it",
+        "named relative",
+        "names a",
+        "needs",
+        "put",
+        "remove",
+        "shapes",
+        "takes",
+        "there is",
+        "use ",
+        "wanted",
+        "write",
+    ];
+    let said = |member: &str| found[member].as_str().unwrap_or_default().to_lowercase();
+    let said = format!("{} {}", said("message"), said("help"));
+    words.iter().any(|word| said.contains(word))
+}
+
+/// Each at its place, all of one file at once, with what to do.
+#[test]
+fn a_hundred_mistakes_of_people_are_told() {
+    let cases = cases(BROKEN);
+    assert!(cases.len() >= 100, "{}", cases.len());
+    let mut wrong = Vec::new();
+    for Case { title, text, wanted } in &cases {
+        let (all, said) = reported(Path::new("case.yaml"), text);
+        let found = lines(&all);
+        let told = all.iter().all(|one| one["column"].as_u64() > Some(0) && advises(one));
+        if found != *wanted || wanted.is_empty() || !told {
+            wrong.push(format!("{title}: {wanted:?} is wanted, {found:?} is reported\n{said}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The schema for editors.
+fn schema() -> Schema {
+    let printed = run(&["schema"]);
+    let schema: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    Schema::compile(&mwl_proxy::language::value::Value::from(schema)).unwrap()
+}
+
+/// Whether the schema accepts a file. One that is no YAML has no values to check.
+fn accepts(schema: &Schema, text: &str) -> Option<Result<(), String>> {
+    let node = Sources::default().parse("case.yaml", text, Format::Yaml).ok()?;
+    let value = mwl_proxy::language::value::Value::from(node.to_json());
+    Some(schema.validate(&value).map_err(|violation| violation.message))
+}
+
+#[test]
+fn the_schema_alone_finds_most_mistakes_and_none_in_sound_files() {
+    let schema = schema();
+    let mut refused = Vec::new();
+    // Some of what is warned of is also an error.
+    let loads = |case: &Case| case.wanted.iter().all(|(_, name)| name != "invalid-with");
+    let sound = cases(SOUND).into_iter().chain(cases(WRONG).into_iter().filter(loads));
+    let sound = sound.map(|case| (case.title, case.text));
+    let files = sound_files().into_iter().map(|(title, _, text)| (title, text));
+    for (title, text) in files.chain(sound) {
+        if let Some(Err(why)) = accepts(&schema, &text) {
+            refused.push(format!("{title}: {why}"));
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+    let cases = cases(BROKEN);
+    let missed = |cases: &[Case]| -> Vec<String> {
+        let missed = cases.iter().filter(|case| accepts(&schema, &case.text) == Some(Ok(())));
+        missed.map(|case| case.title.clone()).collect()
+    };
+    // The first are the commonest.
+    let (first, all) = (missed(&cases[..23]), missed(&cases));
+    assert!(first.len() <= 23 - 18, "{first:#?}");
+    assert!(all.len() <= 30, "{} of {}: {all:#?}", all.len(), cases.len());
 }
 
 /// The names of warnings in the program: where one is made, and where a constant is one.

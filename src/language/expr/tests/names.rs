@@ -33,9 +33,9 @@ fn local_variables_are_no_roots_and_hide_them() {
 fn calls_that_cannot_be_right_are_refused() {
     insta::assert_snapshot!(refused("toJSON(vars)", EVERY), @"0: there is no function `toJSON`; did you mean `toJson`?");
     insta::assert_snapshot!(refused("vars.name.size(1)", EVERY), @"10: `size` takes no arguments, not 1");
-    insta::assert_snapshot!(refused("vars.name.uuid()", EVERY), @"10: there is no function `uuid`");
+    insta::assert_snapshot!(refused("vars.name.uuid()", EVERY), @"10: there is no function `uuid`; docs/language.md names them all");
     insta::assert_snapshot!(refused("vars.name.matches('(')", EVERY), @"18: the pattern is no regular expression: unclosed group");
-    insta::assert_snapshot!(refused("1 + math.median([1])", EVERY), @"4: there is no function `math.median`");
+    insta::assert_snapshot!(refused("1 + math.median([1])", EVERY), @"4: there is no function `math.median`; docs/language.md names them all");
     insta::assert_snapshot!(refused("math.greater(1, 2)", EVERY), @"0: there is no function `math.greater`; did you mean `math.greatest`?");
     insta::assert_snapshot!(refused("Money{amount: 1}", EVERY), @"0: there is no message type `Money`; write a map: {'field': value}");
 }
@@ -45,7 +45,7 @@ fn the_first_mistakes_are_told() {
     let body = vec!["f(v)"; 3000].join(",");
     let errors = Program::compile(&format!("[{body}]"), EVERY).unwrap_err();
     assert_eq!(errors.len(), MISTAKES);
-    assert_eq!(errors[0].message, "there is no function `f`");
+    assert_eq!(errors[0].message, "there is no function `f`; docs/language.md names them all");
 }
 
 #[test]

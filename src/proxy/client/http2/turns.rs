@@ -110,8 +110,8 @@ mod tests {
     #[test]
     fn a_wake_up_within_a_turn_is_noted_and_one_between_two_wakes_the_task() {
         let (turns, wakes) = (Turns::new(), Arc::new(Wakes::default()));
-        let (waker, woken) = (Waker::from(Arc::clone(&wakes)), || wakes.0.load(Ordering::Relaxed));
-        let cx = Context::from_waker(&waker);
+        let (task, woken) = (Waker::from(Arc::clone(&wakes)), || wakes.0.load(Ordering::Relaxed));
+        let cx = Context::from_waker(&task);
         assert!(turns.begin(&cx), "nobody says who wants the first turn");
         // What the library is polled for needs no turn of its own.
         turns.library.wake_by_ref();

@@ -57,10 +57,12 @@ steps:
       = help: did you mean `path`?
     error[invalid-with]: "many" is not of type "integer"
      --> f:10:99 `many`
+      = help: write a whole number
     error[invalid-with]: the parameter `tries` is missing
      --> f:11:36 `F`
     error[invalid-with]: "x" is not of type "integer"
      --> f:12:54 `x`
+      = help: write a whole number
     error[invalid-with]: `trise` is not a parameter
      --> f:13:47 `trise`
       = help: did you mean `tries`?
@@ -68,6 +70,7 @@ steps:
      --> f:14:45 `3`
     error[invalid-with]: "many" is not of type "integer"
      --> f:15:98 `many`
+      = help: write a whole number
     "#);
 }
 
@@ -101,8 +104,10 @@ steps:
       = help: did you mean `types`?
     error[invalid-with]: 0 is less than the minimum of 1
      --> f:13:23 `0`
+      = help: write a number from 1
     error[invalid-with]: "many" is not of type "integer"
      --> f:19:49 `many`
+      = help: write a whole number
     "#);
 }
 

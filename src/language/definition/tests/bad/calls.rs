@@ -100,7 +100,7 @@ steps:
      --> f:13:28 `A.*.B`
     error[wrong-type]: a code pattern must be a string; this is a number
      --> f:13:35 `3`
-    error[invalid-matcher]: `success` is no failure type: no success reaches a matcher
+    error[invalid-matcher]: `success` is no failure type: no success reaches a matcher; remove it
      --> f:14:28 `success`
     error[wrong-type]: a matcher's `retryable` must be `true` or `false`; this is a string
      --> f:15:31 `yes`
