@@ -25,6 +25,21 @@ pub(crate) fn concerns_this_hop(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| is_hop_by_hop(name) || ours(name))
 }
 
+/// Removes `Connection` if it is the only field about this hop and only says whether the connection stays open, which is what
+/// most messages with such a field have. Returns whether that was so.
+pub(crate) fn strip_plain_connection(headers: &mut HeaderMap) -> bool {
+    let ours = |name: &HeaderName| *name == header::EXPECT || *name == header::TRAILER;
+    let mut about = headers.keys().filter(|name| is_hop_by_hop(name) || ours(name));
+    let only =
+        about.next().is_some_and(|name| *name == header::CONNECTION) && about.next().is_none();
+    drop(about);
+    let plain = only && headers.get_all(header::CONNECTION).iter().all(is_plain);
+    if plain {
+        headers.remove(header::CONNECTION);
+    }
+    plain
+}
+
 /// Whether the body has no transfer coding except `chunked`, once. Any other coding would have to be decoded
 /// before the body could be sent on with our own framing (RFC 9112 §6.1).
 fn is_coding_known(headers: &HeaderMap) -> bool {
@@ -40,6 +55,9 @@ fn is_coding_known(headers: &HeaderMap) -> bool {
 pub(crate) fn strip_hop_by_hop(headers: &mut HeaderMap) -> bool {
     // Most messages have none, and looking at each name once is cheaper than six lookups.
     if !headers.keys().any(is_hop_by_hop) {
+        return true;
+    }
+    if strip_plain_connection(headers) {
         return true;
     }
     let known = is_coding_known(headers);
@@ -208,6 +226,23 @@ mod tests {
         let mut kept: Vec<_> = headers.keys().map(ToString::to_string).collect();
         kept.sort_unstable();
         kept
+    }
+
+    #[test]
+    fn a_connection_that_only_says_whether_it_stays_is_no_concern_of_this_hop() {
+        for (fields, plain) in [
+            (&[("x-y", "1"), ("connection", "close")][..], true),
+            (&[("connection", "Keep-Alive"), ("x-y", "1")], true),
+            (&[("connection", "close, x-y"), ("x-y", "1")], false),
+            (&[("connection", "upgrade"), ("upgrade", "foo")], false),
+            (&[("connection", "close"), ("te", "trailers")], false),
+            (&[("connection", "close"), ("expect", "100-continue")], false),
+            (&[("x-y", "1")], false),
+        ] {
+            let mut headers = map(fields);
+            assert_eq!(strip_plain_connection(&mut headers), plain, "{fields:?}");
+            assert_eq!(headers.len(), fields.len() - usize::from(plain), "{fields:?}");
+        }
     }
 
     #[test]

@@ -99,11 +99,9 @@ pub(crate) fn accept(
     if parts.headers.len() != parts.headers.keys_len() {
         headers::check_single(&mut parts.headers).map_err(Refusal::repeated)?;
     }
-    let asked = if headers::concerns_this_hop(&parts.headers) {
-        this_hop(parts)?
-    } else {
-        HopOptions::default()
-    };
+    let plain = !headers::concerns_this_hop(&parts.headers)
+        || headers::strip_plain_connection(&mut parts.headers);
+    let asked = if plain { HopOptions::default() } else { this_hop(parts)? };
     let client = match &site.runtime.forwarded {
         Some(forwarded) => forward(forwarded, parts, peer),
         None => peer.address.ip(),

@@ -9,6 +9,7 @@
 
 mod alarms;
 pub(crate) mod busy;
+mod by_number;
 mod evict;
 mod pace;
 mod taken;
@@ -25,6 +26,7 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use self::alarms::Alarms;
+use self::by_number::ByNumber;
 use self::pace::Pace;
 use self::taken::TakenBytes;
 use crate::proxy::io::acked::Addresses;
@@ -88,7 +90,7 @@ pub(crate) struct Timeouts {
 /// All connections of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    open: Mutex<HashMap<u64, OpenConnection>>,
+    open: Mutex<HashMap<u64, OpenConnection, ByNumber>>,
     /// Which of them to close for others, the longest idle last.
     longest: Mutex<Vec<evict::Candidate>>,
     next: AtomicU64,
