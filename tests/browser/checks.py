@@ -381,7 +381,7 @@ def run(options, directory, axe):
                 told = CHECKS[name](stand)
             except Exception as error:
                 wrong += 1
-                print(f"WRONG {name}: {error}")
+                print(f"WRONG {name}: {str(error).split('(Session info')[0].strip()}", flush=True)
                 stand.shot(f"wrong-{name}")
                 continue
             print(f"ok    {name} ({time.monotonic() - begun:.1f} s){': ' + told if told else ''}", flush=True)
