@@ -26,6 +26,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         // The program is position independent and full of tables of pointers. Written out one by one, the
         // relocations of these take more memory than some proxies do; packed, a fiftieth of that.
         println!("cargo:rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
+        // The allocator, in place of the C library's. Nothing names it, so it would be left out.
+        println!("cargo:rustc-link-arg-bins=-Wl,-u,mi_version");
     }
     if let Ok(list) = env::var(ORDER) {
         println!("cargo:rerun-if-changed={list}");

@@ -9,26 +9,34 @@ gives the same figure. A figure more than 5% above the kept one fails; so does o
 gain with `--write`. `--prices` says instead what each of the proxy's own middlewares adds to a plain request.
 """
 
+import contextlib
 import json
 import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
+
+import http2
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEPT = os.path.join(HERE, "instructions.json")
 TOLERANCE = 0.05
 SHORT, LONG = 300, 1500
 ANSWER = b"HTTP/1.1 200 OK\r\nServer: origin\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + b"x" * 1024
-REQUEST = b"GET /1k HTTP/1.1\r\nHost: bench\r\n\r\n"
+REQUEST = b"GET /1k HTTP/1.1\r\nHost: bench\r\n"
 
 
 def entry(name, **arguments):
     return {"provider": f"mwl:provider.middleware/mwl/{name}/v1", "onEntry": {"with": arguments}}
+
+
+def own(name, **arguments):
+    return {"provider": f"mwl:provider.middleware/mwl-proxy/{name}/v1", "onEntry": {"with": arguments}}
 
 
 POLICY = [
@@ -36,18 +44,110 @@ POLICY = [
     entry("retry", policies=[{"match": {"codes": ["Provider.Call.Http.Unavailable"]}, "attempts": 3}]),
     entry("timeout", duration="PT1S"),
 ]
-CASES = {"plain": [], "policy": POLICY}
 
 
-def own(name, **arguments):
-    return {"provider": f"mwl:provider.middleware/mwl-proxy/{name}/v1", "onEntry": {"with": arguments}}
+class Case:
+    """Requests of one kind: the route's stack, further keys of the file, and how a client asks."""
 
+    def __init__(self, stack=(), more=None, listener=None, ask=None, connect=None, counts=(SHORT, LONG), origin=None):
+        self.stack, self.more, self.listener = list(stack), more or {}, listener or {}
+        self.ask, self.connect, self.counts = ask or ask_http1, connect or connect_clear, counts
+        # Starts an origin that speaks HTTP/2. Without it, one for all speaks HTTP/1.1.
+        self.origin = origin
+
+    def write(self, origin, run):
+        """The file of the proxy, in the folder `run`."""
+        listener = {"address": "127.0.0.1:0", **self.listener}
+        if self.connect is connect_tls:
+            listener["tls"] = {"certificate": "cert.pem", "key": "key.pem"}
+            certificate(run)
+        protocol = {"protocol": "http2"} if self.origin else {}
+        config = {
+            "listeners": [listener],
+            "limits": {"workers": 1},
+            "upstreams": {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"], **protocol}},
+            "routes": [{"name": "all", "match": {"pathPrefix": "/"}, "upstream": "origin", "middleware": self.stack}],
+            **self.more,
+        }
+        path = os.path.join(run, "bench.json")
+        with open(path, "w") as file:
+            json.dump(config, file)
+        return path
+
+
+def certificate(run):
+    """A self-signed certificate with an ECDSA key on P-256."""
+    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "9"]
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    files = ["-keyout", os.path.join(run, "key.pem"), "-out", os.path.join(run, "cert.pem")]
+    subprocess.run(["openssl", "req", "-x509", *key, *subject, *files], check=True, capture_output=True)
+
+
+def connect_clear(port):
+    return socket.create_connection(("127.0.0.1", port), 120)
+
+
+def connect_tls(port):
+    context = ssl.create_default_context()
+    # The same cipher on every machine, whatever its library prefers.
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context.wrap_socket(connect_clear(port), server_hostname="localhost")
+
+
+def ask_http1(stream, times, field=None):
+    """Sends requests one after another. `field` makes a further field of a request from its number."""
+    for number in range(times):
+        more = field(number) if field else b""
+        stream.sendall(REQUEST + more + b"\r\n")
+        left = None
+        answer = b""
+        while left is None or left > 0:
+            part = stream.recv(65536)
+            if not part:
+                raise RuntimeError("the proxy closed the connection")
+            answer += part
+            head = answer.find(b"\r\n\r\n")
+            if head >= 0:
+                left = head + 4 + 1024 - len(answer)
+        if not answer.startswith(b"HTTP/1.1 200 "):
+            raise RuntimeError(f"the proxy answered {answer[:60]!r}")
+
+
+def ask_with_keys(stream, times):
+    ask_http1(stream, times, lambda number: f"Idempotency-Key: {number}\r\n".encode())
+
+
+# A request that costs more needs fewer of them for the same precision. Multiples of the largest batch.
+FEWER = (96, 496)
+
+
+def over_http2(batch, upstream=False):
+    """So many requests at once over HTTP/2, which the upstream speaks, too, or not."""
+    origin = (lambda: http2.serve_origin(batch)) if upstream else None
+    ask = lambda client, times: client.ask(times, batch)
+    return Case(connect=http2.Client, ask=ask, counts=FEWER, origin=origin)
+
+
+CASES = {
+    "plain": Case(),
+    "policy": Case(POLICY),
+    "log": Case(more={"log": {"access": {"when": "all"}}}, counts=FEWER),
+    "tls": Case(connect=connect_tls, counts=FEWER),
+    "h2c": over_http2(1),
+    "h2h2": over_http2(1, upstream=True),
+    "h2h2, 16 at once": over_http2(16, upstream=True),
+}
 
 PRICES = {
-    "circuit-breaker": [own("circuit-breaker", consecutive=5)],
-    "circuit-breaker, share": [own("circuit-breaker", share=0.5)],
-    "concurrency-limit": [own("concurrency-limit", max=100)],
-    "concurrency-limit, adaptive": [own("concurrency-limit", adaptive={})],
+    "circuit-breaker": Case([own("circuit-breaker", consecutive=5)]),
+    "circuit-breaker, share": Case([own("circuit-breaker", share=0.5)]),
+    "concurrency-limit": Case([own("concurrency-limit", max=100)]),
+    "concurrency-limit, adaptive": Case([own("concurrency-limit", adaptive={})]),
+    "rate-limit": Case([own("rate-limit", rate=1_000_000_000)]),
+    "rate-limit, by key": Case([own("rate-limit", rate=1_000_000_000, key="{{ step.input.headers['host'] }}")]),
+    "idempotency, without a key": Case([own("idempotency")]),
+    "idempotency, with a new key": Case([own("idempotency")], ask=ask_with_keys),
+    "fault, which never happens": Case([own("fault", share=0, status=503)]),
 }
 
 
@@ -72,56 +172,32 @@ def serve_origin():
     return listener.getsockname()[1]
 
 
-def ask(stream, times):
-    for _ in range(times):
-        stream.sendall(REQUEST)
-        left = None
-        answer = b""
-        while left is None or left > 0:
-            part = stream.recv(65536)
-            if not part:
-                raise RuntimeError("the proxy closed the connection")
-            answer += part
-            head = answer.find(b"\r\n\r\n")
-            if head >= 0:
-                left = head + 4 + 1024 - len(answer)
-        if not answer.startswith(b"HTTP/1.1 200 "):
-            raise RuntimeError(f"the proxy answered {answer[:60]!r}")
-
-
 def port_of(process):
     """The port that the system chose for the proxy, which logs it."""
     said = ""
-    for line in process.stdout:
+    for line in process.stderr:
         said += line
         if found := re.search(r"Listening\b.*127\.0\.0\.1:(\d+)", line):
             return int(found[1])
     raise RuntimeError("the proxy does not listen: " + said[-2000:])
 
 
-def counted(binary, stack, origin, requests):
-    config = {
-        "listeners": [{"address": "127.0.0.1:0"}],
-        "limits": {"workers": 1},
-        "upstreams": {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"]}},
-        "routes": [{"name": "all", "match": {"pathPrefix": "/"}, "upstream": "origin", "middleware": stack}],
-    }
+def counted(binary, case, origin, requests):
     with tempfile.TemporaryDirectory() as run:
-        path, log = os.path.join(run, "bench.json"), os.path.join(run, "callgrind")
-        with open(path, "w") as file:
-            json.dump(config, file)
+        path, log = case.write(origin, run), os.path.join(run, "callgrind")
         valgrind = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", f"--log-file={log}"]
         command = [*valgrind, binary, "run", "-c", path]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        # The access log goes to standard output, the rest to standard error.
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
-            with socket.create_connection(("127.0.0.1", port_of(process)), 120) as stream:
-                ask(stream, requests)
+            with contextlib.closing(case.connect(port_of(process))) as stream:
+                case.ask(stream, requests)
             process.send_signal(signal.SIGTERM)
             process.communicate(timeout=120)
         finally:
             process.kill()
             process.wait()
-            process.stdout.close()
+            process.stderr.close()
         with open(log) as file:
             found = re.search(r"Collected : (\d+)", file.read())
     if not found:
@@ -129,16 +205,18 @@ def counted(binary, stack, origin, requests):
     return int(found[1])
 
 
-def each_request(binary, stack, origin):
-    runs = [counted(binary, stack, origin, requests) for requests in (SHORT, LONG)]
-    return round((runs[1] - runs[0]) / (LONG - SHORT))
+def each_request(binary, case, origin):
+    short, long = case.counts
+    origin = case.origin() if case.origin else origin
+    runs = [counted(binary, case, origin, requests) for requests in case.counts]
+    return round((runs[1] - runs[0]) / (long - short))
 
 
 def prices(binary):
     origin = serve_origin()
-    plain = each_request(binary, [], origin)
-    for name, stack in PRICES.items():
-        print(f"{name}: {each_request(binary, stack, origin) - plain} instructions a request", flush=True)
+    plain = each_request(binary, Case(), origin)
+    for name, case in PRICES.items():
+        print(f"{name}: {each_request(binary, case, origin) - plain} instructions a request", flush=True)
     return 0
 
 
@@ -151,12 +229,13 @@ def main():
         kept = json.load(file)
     origin = serve_origin()
     measured, wrong = {}, 0
-    for name, stack in CASES.items():
-        measured[name] = each_request(binary, stack, origin)
-        change = measured[name] / kept[name] - 1
+    for name, case in CASES.items():
+        measured[name] = each_request(binary, case, origin)
+        change = measured[name] / kept[name] - 1 if name in kept else 1
         verdict = "as kept" if abs(change) <= TOLERANCE else "MORE THAN KEPT" if change > 0 else "less than kept"
         wrong += abs(change) > TOLERANCE
-        print(f"{name}: {measured[name]} instructions a request, {change:+.1%} against {kept[name]}: {verdict}", flush=True)
+        kept_figure = kept.get(name, "nothing")
+        print(f"{name}: {measured[name]} instructions a request, {change:+.1%} against {kept_figure}: {verdict}", flush=True)
     if "--write" in sys.argv:
         with open(KEPT, "w") as file:
             json.dump(measured, file, indent=2)

@@ -8,11 +8,16 @@
     benches/peers.py workers      the load that two workers can serve, divided by the load that one can serve
     benches/peers.py connects     upstream connections and failed answers per request, when one answer in ten is a 503
     benches/peers.py start        from the start of the process to the first answer
+    benches/peers.py wires        CPU time over TLS and HTTP/2, with new connections, with an access log and with tracing, and
+                                  latency at a set pace (--cases tls,conn,log,…)
+    benches/peers.py resumed      CPU time of a resumed TLS handshake, and of a full one
+    benches/peers.py memory       resident memory by upstreams, routes and idle connections
+    benches/peers.py all          all of these, one after another
 
 Options: --mwl BINARY (target/release/mwl-proxy), --only NAME,…, --cases NAME,…, --reps N, --seconds N, --json FILE.
 
-The peers are nginx, haproxy and envoy; one that is not on PATH is left out. `floor` is the HTTP library alone
-(`benches/tools`, built here). The load comes from `wrk`, instructions from `valgrind`, system calls from `strace`.
+The peers are nginx, haproxy, nghttpx and envoy; one that is not on PATH is left out. `floor` is the HTTP library alone
+(`benches/tools`, built here). The load comes from `wrk` and `h2load`, instructions from `valgrind`, system calls from `strace`.
 The proxy has core 0 and one worker; the origin and the load have core 1. Every repetition runs the contenders in
 another order, and a ratio is the median over the repetitions, so that other work on the machine affects all alike.
 """
@@ -27,8 +32,11 @@ import signal
 import socket
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
+
+import wires as more
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
@@ -727,7 +735,31 @@ def start(bench):
     return took
 
 
-MODES = {f.__name__: f for f in (times, deep, prices, routes, workers, connects, start)}
+def wires(bench):
+    return more.wires(bench, sys.modules[__name__], (ORIGIN, PROXY))
+
+
+def resumed(bench):
+    return more.resumed(bench, sys.modules[__name__], (ORIGIN, PROXY))
+
+
+def memory(bench):
+    bench.options.policy = POLICY
+    return more.memory(bench, sys.modules[__name__], (ORIGIN, PROXY))
+
+
+def every(bench):
+    rows = {}
+    for name, mode in MODES.items():
+        if name != "all":
+            print(f"# {name}", flush=True)
+            bench.options.mode = name
+            rows[name] = mode(bench)
+    return rows
+
+
+MODES = {f.__name__: f for f in (times, wires, resumed, deep, prices, routes, workers, connects, start, memory)}
+MODES["all"] = every
 
 
 def main():

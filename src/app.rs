@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 pub(crate) use self::build::build_with;
 pub use self::build::{AdminView, Built, Input, build, check, complete, given_text};
 use self::refusal::Refusal;
-pub use self::start::{Addresses, Sockets, StartError, Watched, run};
+pub use self::start::{Addresses, Explain, Sockets, StartError, Watched, run};
 use crate::admin;
 use crate::config::{Changes, ConfigError, FileContents, Loaded};
 use crate::language::clock::Clock;
@@ -33,6 +33,7 @@ use crate::shutdown::{Readiness, Stopped, stop};
 use crate::source::Diagnostics;
 use crate::system::inherited::{ADMIN, LISTENER};
 use crate::takeover::{Giver, Outcome, Passed};
+use crate::telemetry::history::History;
 use crate::telemetry::limiter;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::sinks::{Sinks, Telemetry};
@@ -49,6 +50,10 @@ pub struct App {
     /// What is known about upstreams over reloads.
     upstreams: UpstreamRegistry,
     telemetry: Telemetry,
+    /// The last minutes of the counters.
+    history: History,
+    /// Answers questions about the configuration.
+    explain: Explain,
     /// The histogram buckets. Fixed at start.
     buckets: Vec<f64>,
     server: Server,

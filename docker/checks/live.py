@@ -1,5 +1,6 @@
 """A proxy under load, scraped by a real Prometheus: every query of the dashboard and the alerts finds data."""
 
+import atexit
 import http.client
 import http.server
 import json
@@ -31,7 +32,35 @@ upstreams:
   pair:
     endpoints: ["http://127.0.0.1:{upstream}", "http://127.0.0.1:1"]
     ejection: {{ consecutiveFailures: 2, baseTime: PT2S, maxTime: PT2S }}
+  # One request at once, whose failures leave nothing for retries.
+  narrow:
+    endpoints: ["http://127.0.0.1:{upstream}"]
+    maxRequests: 1
+    maxWait: PT5S
+    retryBudget: {{ share: 0, minPerSecond: 0 }}
+  # Its endpoint is drained, and no route uses it.
+  spare: {{ endpoints: ["http://127.0.0.1:{upstream}"] }}
+# Nobody listens there.
+stores: {{ fleet: {{ redis: "redis://127.0.0.1:1", onError: allow }} }}
 routes:
+  - name: protected
+    match: {{ path: /protected }}
+    upstream: narrow
+    middleware:
+      - provider: mwl:provider.middleware/mwl-proxy/rate-limit/v1
+        onEntry: {{ with: {{ rate: 1000, store: fleet }} }}
+      - provider: mwl:provider.middleware/mwl-proxy/rate-limit/v1
+        onEntry: {{ with: {{ rate: 1 }} }}
+      - provider: mwl:provider.middleware/mwl-proxy/idempotency/v1
+      - provider: mwl:provider.middleware/mwl/retry/v1
+        onEntry:
+          with:
+            policies:
+              - match: {{ codes: ["Provider.Call.Http.Unavailable"] }}
+                attempts: 5
+                backoff: {{ initial: PT0.001S }}
+      - provider: mwl:provider.middleware/mwl-proxy/circuit-breaker/v1
+        onEntry: {{ with: {{ consecutive: 20 }} }}
   - name: hidden
     match: {{ path: /hidden }}
     upstream: billing
@@ -186,12 +215,14 @@ class Scene:
             ],
             stderr=subprocess.DEVNULL,
         )
+        atexit.register(self.end)
         self.until = time.monotonic() + BUSY
         self.clients = [threading.Thread(target=self.load, daemon=True) for _ in range(4)]
         time.sleep(1)
         for client in self.clients:
             client.start()
         self.until_first_scraped()
+        self.drain(f"/upstreams/spare/endpoints/127.0.0.1:{upstream}/drain")
         # A refused file, then a valid one, so that both outcomes are counted.
         config.write_text("broken: true\n")
         time.sleep(2)
@@ -204,7 +235,7 @@ class Scene:
         while time.monotonic() < self.until + 10:
             size = 4096 if random.random() < 0.2 else 16
             try:
-                path = random.choice(["/pay"] * 12 + ["/hidden", "/slip", "/cut", "/pair"])
+                path = random.choice(["/pay"] * 12 + ["/hidden", "/slip", "/cut", "/pair"] + ["/protected"] * 2)
                 connection.request("POST", path, body=b"x" * size)
                 connection.getresponse().read()
                 # Now and then wait for longer than the upstream's connections are kept.
@@ -214,6 +245,10 @@ class Scene:
 
     def exposition(self):
         return urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=5).read().decode()
+
+    def drain(self, path):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.admin}{path}", method="POST")
+        urllib.request.urlopen(request, timeout=5).read()
 
     def until_first_scraped(self):
         """Waits for Prometheus's first scrape of the proxy, which comes some seconds after the start."""

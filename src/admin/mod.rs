@@ -8,10 +8,12 @@
 mod access;
 mod pages;
 mod places;
+mod queries;
 mod recordings;
 pub mod routes;
 pub mod switches;
 mod tap;
+mod what_if;
 mod write_timeout;
 
 use std::convert::Infallible;
@@ -37,16 +39,16 @@ use serde_json::{Value as Json, json};
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use self::pages::{Names, Page};
 use self::places::{PlaceState, Places, Reserve};
 use self::switches::RetriesState;
 use self::write_timeout::WriteTimeout;
-use crate::proxy::message::query;
 use crate::telemetry::executions::Filter;
+use crate::telemetry::history;
 use crate::telemetry::metrics;
-use crate::telemetry::record::Kind;
 use crate::telemetry::recordings::Recordings;
 
 /// How many connections may listen to `/tap`, so that probes and scrapes always find room.
@@ -94,6 +96,19 @@ pub trait Backend: Send + Sync {
     /// When there is none of this name. The error says so.
     fn drain(&self, upstream: &str, endpoint: &str, drains: bool) -> Result<Json, String>;
 
+    /// Takes a sample of the counters. Called every [`history::EVERY`].
+    fn sample(&self);
+
+    /// The samples after the one with the number `since`.
+    fn history(&self, since: u64) -> Json;
+
+    /// What the configuration that is served would do with the request of a question, a JSON object. It may take long, and
+    /// ends soon after `stop` is cancelled.
+    ///
+    /// # Errors
+    /// What is wrong with the question, for its author.
+    fn explain(&self, question: &[u8], stop: &CancellationToken) -> Result<Json, String>;
+
     /// The latest executions that `filter` accepts.
     fn executions(&self, filter: &Filter) -> Json;
 
@@ -117,6 +132,7 @@ pub trait Backend: Send + Sync {
 struct AdminServer {
     backend: Arc<dyn Backend>,
     taps: Arc<Semaphore>,
+    explanations: Arc<Semaphore>,
     replays: Semaphore,
     places: Places,
     /// The address that is listened on.
@@ -161,9 +177,11 @@ pub fn start(listener: StdListener, backend: Arc<dyn Backend>) -> io::Result<Run
     };
     let server = Arc::new(AdminServer::new(backend, own));
     let leaves = server.leaves.clone();
-    std::thread::Builder::new()
-        .name("admin".into())
-        .spawn(move || driver.block_on(accept(listener, reserve, server)))?;
+    std::thread::Builder::new().name("admin".into()).spawn(move || {
+        driver.block_on(async {
+            tokio::join!(accept(listener, reserve, Arc::clone(&server)), sample(&*server.backend));
+        });
+    })?;
     Ok(Running { listener: kept, leaves })
 }
 
@@ -205,13 +223,23 @@ async fn accept(listener: TcpListener, mut reserve: Reserve, server: Arc<AdminSe
     std::future::pending::<()>().await;
 }
 
+/// Takes samples for `/history`, as long as the process.
+async fn sample(backend: &dyn Backend) {
+    let mut ticks = interval_at(Instant::now() + history::EVERY, history::EVERY);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        backend.sample();
+    }
+}
+
 /// Serves one connection.
 async fn serve(stream: TcpStream, server: &Arc<AdminServer>, state: &Arc<PlaceState>) {
     let service = service_fn(|request: Request<hyper::body::Incoming>| {
         let (server, state) = (Arc::clone(server), Arc::clone(state));
         async move {
             state.set_busy(true);
-            let mut response = server.answer(&request).await;
+            let mut response = server.answer(request).await;
             if server.leaves.is_cancelled() {
                 response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
             }
@@ -231,13 +259,20 @@ async fn serve(stream: TcpStream, server: &Arc<AdminServer>, state: &Arc<PlaceSt
 impl AdminServer {
     fn new(backend: Arc<dyn Backend>, own: IpAddr) -> Self {
         let taps = Arc::new(Semaphore::new(MAX_LISTENERS));
+        let explanations = what_if::places();
         let (places, leaves) = (Places::default(), CancellationToken::new());
         let replays = Semaphore::new(recordings::MAX_REPLAYS);
-        Self { backend, taps, replays, places, own, leaves }
+        Self { backend, taps, explanations, replays, places, own, leaves }
     }
 
-    /// The response to one request, whose body is not read.
-    async fn answer<B>(&self, request: &Request<B>) -> Response<Body> {
+    /// The response to one request. Only the body of a question is read.
+    async fn answer<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let request = &Request::from_parts(head, ());
         let (method, path) = (request.method(), request.uri().path());
         let Some((page, names)) = pages::find(path) else {
             return text(StatusCode::NOT_FOUND, pages::index());
@@ -252,6 +287,9 @@ impl AdminServer {
         }
         if let Err(refusal) = self.admit(page, request) {
             return *refusal;
+        }
+        if page.path == "/explain" {
+            return what_if::answer(&self.backend, &self.explanations, body).await;
         }
         self.page((page, names), head, request.uri().query().unwrap_or_default()).await
     }
@@ -284,7 +322,11 @@ impl AdminServer {
             "/upstreams/NAME/endpoints/ADDRESS/drain" => self.drain(&names, true),
             "/upstreams/NAME/endpoints/ADDRESS/restore" => self.drain(&names, false),
             "/config" => json(StatusCode::OK, &backend.config()),
-            "/executions" => match executions(query) {
+            "/history" => match queries::since(query) {
+                Ok(since) => compact(&backend.history(since)),
+                Err(problem) => text(StatusCode::BAD_REQUEST, problem),
+            },
+            "/executions" => match queries::executions(query) {
                 Ok(filter) => json(StatusCode::OK, &backend.executions(&filter)),
                 Err(problem) => text(StatusCode::BAD_REQUEST, problem),
             },
@@ -327,28 +369,6 @@ impl AdminServer {
     }
 }
 
-/// Parses the query of `/executions`. The error names what was found and what is expected.
-fn executions(query: &str) -> Result<Filter, String> {
-    let mut filter = Filter::default();
-    for (name, value) in query::pairs(query) {
-        match (&*name, &*value) {
-            ("route", _) => filter.route = Some(value.into_owned()),
-            ("execution", _) => filter.execution = Some(value.into_owned()),
-            ("request", _) => filter.request = Some(value.into_owned()),
-            ("outcome", "success") => filter.kind = Some(Kind::Success),
-            ("outcome", "degraded") => filter.kind = Some(Kind::Degraded),
-            ("outcome", "failure") => filter.kind = Some(Kind::Failure),
-            ("outcome", _) => {
-                return Err(format!(
-                    "`outcome` is `{value}`; wanted: success, degraded or failure\n"
-                ));
-            }
-            _ => return Err(unknown(&name, "route, outcome, execution, request")),
-        }
-    }
-    Ok(filter)
-}
-
 /// The error for a parameter that the page does not know.
 fn unknown(name: &str, wanted: &str) -> String {
     format!("`{name}` is no parameter; wanted: {wanted}\n")
@@ -366,6 +386,11 @@ fn text(status: StatusCode, text: String) -> Response<Body> {
 
 fn json(status: StatusCode, value: &Json) -> Response<Body> {
     whole(status, "application/json", format!("{value:#}\n"))
+}
+
+/// The same without spaces, for what only programs read.
+fn compact(value: &Json) -> Response<Body> {
+    whole(StatusCode::OK, "application/json", format!("{value}\n"))
 }
 
 fn whole(status: StatusCode, kind: &'static str, body: String) -> Response<Body> {

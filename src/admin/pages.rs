@@ -22,7 +22,7 @@ pub(super) struct Page {
 pub(super) type Names<'a> = Vec<Cow<'a, str>>;
 
 /// All pages, in the order in which the index lists them.
-pub(super) static PAGES: [Page; 16] = [
+pub(super) static PAGES: [Page; 18] = [
     Page::open("/", "The dashboard."),
     Page::read("/metrics", "Prometheus metrics."),
     Page::probe("/livez", "200 as long as the process runs."),
@@ -34,7 +34,11 @@ pub(super) static PAGES: [Page; 16] = [
     ),
     Page::read(
         "/executions",
-        "The last executions. ?route=NAME, ?outcome=success, degraded or failure, ?execution=ID.",
+        "The last executions. ?route=NAME, ?outcome=success, degraded or failure, ?execution=ID, ?limit=NUMBER.",
+    ),
+    Page::read(
+        "/history",
+        "What routes and upstreams counted in the last quarter of an hour, every 5 seconds. ?since=NUMBER of a sample.",
     ),
     Page::read("/tap", "Execution events as they happen, as server-sent events. The same filters."),
     Page::read(
@@ -47,6 +51,10 @@ pub(super) static PAGES: [Page; 16] = [
         "Sends its request again, and answers with what comes back.",
     ),
     Page::read("/config", "The configuration as it was loaded, without secrets."),
+    Page::act(
+        "/explain",
+        "What the configuration would do with a request: {\"request\": \"POST /charge\", \"respond\": [\"503\", \"200\"]}.",
+    ),
     Page::act(
         "/reload",
         "Loads the configuration anew. 200 with its hash, or 422 with what is wrong with it.",

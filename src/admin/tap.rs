@@ -5,7 +5,7 @@
 //! each one's queue.
 
 use std::convert::Infallible;
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,6 +29,12 @@ const EVENTS: &str = "text/event-stream";
 
 /// How often something is written to a connection that has no events.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How long events wait for others after some were sent.
+const GATHER: Duration = Duration::from_millis(5);
+
+/// The most bytes of events that are sent at once, beside the last one.
+const BATCH: usize = 64 * 1024;
 
 /// Parses the query of `/tap`. The error names what was found and what is expected.
 pub(super) fn filter(query: &str) -> Result<Filter, String> {
@@ -62,6 +68,7 @@ pub(super) fn open(
         tap: Tap::new(filter),
         backend: Arc::clone(backend),
         begun: false,
+        told: false,
         _permit: permit,
     };
     of_kind(StatusCode::OK, kind, StreamBody::new(events(listener)).boxed_unsync())
@@ -78,6 +85,8 @@ struct TapListener {
     tap: Tap,
     backend: Arc<dyn Backend>,
     begun: bool,
+    /// Whether the last bytes were events.
+    told: bool,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -89,28 +98,47 @@ fn events(listener: TapListener) -> impl Stream<Item = Result<Frame<Bytes>, Infa
 }
 
 impl TapListener {
-    /// The next bytes to send.
+    /// The next bytes to send: what has happened since the last ones.
     async fn next(&mut self) -> String {
         if !std::mem::replace(&mut self.begun, true) {
             return ": listening\n\n".into();
         }
-        tokio::select! {
-            heard = self.tap.next() => match heard {
-                TapMessage::Event(event) => {
-                    let name = event.get("event").and_then(Json::as_str).unwrap_or("event");
-                    message(name, &event)
-                }
-                TapMessage::Missed(count) => {
-                    self.backend.missed(count);
-                    message("missed", &json!({ "event": "missed", "missed": count }))
-                }
-            },
-            () = sleep(KEEP_ALIVE) => ": still listening\n\n".into(),
+        if self.told {
+            // An event that somebody waits for wakes this thread, which costs a request more than the event itself.
+            sleep(GATHER).await;
+        }
+        self.told = false;
+        let first = tokio::select! {
+            heard = self.tap.next() => heard,
+            () = sleep(KEEP_ALIVE) => return ": still listening\n\n".into(),
+        };
+        self.told = true;
+        let mut text = String::new();
+        self.tell(first, &mut text);
+        while text.len() < BATCH
+            && let Some(more) = self.tap.try_next()
+        {
+            self.tell(more, &mut text);
+        }
+        text
+    }
+
+    fn tell(&self, heard: TapMessage, text: &mut String) {
+        match heard {
+            TapMessage::Event(event) => {
+                let name = event.get("event").and_then(Json::as_str).unwrap_or("event");
+                message(name, &event, text);
+            }
+            TapMessage::Missed(count) => {
+                self.backend.missed(count);
+                message("missed", &json!({ "event": "missed", "missed": count }), text);
+            }
         }
     }
 }
 
-/// One message. JSON is written without line feeds.
-fn message(name: &str, data: &dyn Display) -> String {
-    format!("event: {name}\ndata: {data}\n\n")
+/// Appends one message. JSON is written without line feeds.
+fn message(name: &str, data: &dyn Display, text: &mut String) {
+    // Writing to a string cannot fail.
+    write!(text, "event: {name}\ndata: {data}\n\n").ok();
 }

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
+use http_body_util::Empty;
 
 use super::pages::PAGES;
 use super::*;
@@ -15,6 +16,7 @@ pub(super) struct FixedBackend {
     token: Option<Arc<str>>,
     reload: Mutex<Option<Json>>,
     pub(super) missed: AtomicU64,
+    samples: AtomicU64,
 }
 
 impl Backend for FixedBackend {
@@ -43,8 +45,29 @@ impl Backend for FixedBackend {
         if found { Ok(json!(drains)) } else { Err("there is none\n".into()) }
     }
 
+    fn sample(&self) {
+        self.samples.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn history(&self, since: u64) -> Json {
+        json!({ "since": since })
+    }
+
+    fn explain(&self, question: &[u8], stop: &CancellationToken) -> Result<Json, String> {
+        match question {
+            b"" => Ok(json!({})),
+            b"wait" => {
+                while !stop.is_cancelled() {
+                    std::thread::yield_now();
+                }
+                Ok(json!({}))
+            }
+            _ => Err("this is no question\n".into()),
+        }
+    }
+
     fn executions(&self, filter: &Filter) -> Json {
-        json!([filter.route, format!("{:?}", filter.kind), filter.execution])
+        json!([filter.route, format!("{:?}", filter.kind), filter.execution, filter.limit])
     }
 
     fn config(&self) -> Json {
@@ -78,7 +101,7 @@ async fn answer(server: &AdminServer, method: Method, path: &str, auth: &str) ->
     if !auth.is_empty() {
         request = request.header(AUTHORIZATION, auth);
     }
-    server.answer(&request.body(()).unwrap()).await
+    server.answer(request.body(Empty::<Bytes>::new()).unwrap()).await
 }
 
 async fn ask(server: &AdminServer, method: Method, path: &str) -> (u16, String, String) {
@@ -104,6 +127,12 @@ async fn each_page_answers_its_methods() {
         (Method::GET, "/executions?outcome=failure&route=pay", 200, "application/json"),
         (Method::GET, "/executions?outcome=maybe", 400, "text/plain; charset=utf-8"),
         (Method::GET, "/executions?rute=pay", 400, "text/plain; charset=utf-8"),
+        (Method::GET, "/executions?limit=0", 400, "text/plain; charset=utf-8"),
+        (Method::GET, "/history", 200, "application/json"),
+        (Method::GET, "/history?since=7", 200, "application/json"),
+        (Method::GET, "/history?since=x", 400, "text/plain; charset=utf-8"),
+        (Method::POST, "/explain", 200, "application/json"),
+        (Method::GET, "/explain", 405, "POST"),
         (Method::GET, "/tap?rute=pay", 400, "text/plain; charset=utf-8"),
         (Method::HEAD, "/tap", 200, "text/event-stream"),
         (Method::GET, "/", 200, "text/html; charset=utf-8"),
@@ -139,10 +168,11 @@ async fn each_page_answers_its_methods() {
     let (.., metrics) = ask(&server, Method::GET, "/metrics").await;
     assert_eq!(metrics, "mwl_requests_total 1\n");
     let (.., filter) =
-        ask(&server, Method::GET, "/executions?outcome=degraded&route=a%20b&execution=x").await;
+        ask(&server, Method::GET, "/executions?outcome=degraded&route=a%20b&execution=x&limit=9")
+            .await;
     assert_eq!(
         serde_json::from_str::<Json>(&filter).unwrap(),
-        json!(["a b", "Some(Degraded)", "x"])
+        json!(["a b", "Some(Degraded)", "x", 9])
     );
     let (.., index) = ask(&server, Method::GET, "/none").await;
     assert!(PAGES.iter().all(|page| index.contains(page.path) && index.contains(page.summary)));
@@ -206,11 +236,11 @@ async fn pages_of_strangers_get_the_probes_alone() {
         let fixed =
             FixedBackend { ready: true, token: token.map(Into::into), ..FixedBackend::default() };
         let request = Request::builder().method(page.method.clone()).uri(asked(page));
-        let mut request = request.header(HOST, "localhost").body(()).unwrap();
+        let mut request = request.header(HOST, "localhost").body(Empty::<Bytes>::new()).unwrap();
         request.headers_mut().insert(name, HeaderValue::from_static(value));
         let auth = token.map(|token| format!("Bearer {token}").parse().unwrap());
         request.headers_mut().extend(auth.map(|auth| (AUTHORIZATION, auth)));
-        server(fixed).answer(&request).await.status().as_u16()
+        server(fixed).answer(request).await.status().as_u16()
     };
     for page in &PAGES {
         let rebound = || (HOST, "rebound.test");
@@ -227,6 +257,45 @@ async fn pages_of_strangers_get_the_probes_alone() {
             assert_eq!(strange(token, page, elsewhere).await, wanted, "{}", page.path);
         }
     }
+}
+
+async fn explained(server: &AdminServer, question: impl Into<Bytes>) -> u16 {
+    let request = Request::builder().method(Method::POST).uri("/explain").header(HOST, "localhost");
+    server.answer(request.body(Full::new(question.into())).unwrap()).await.status().as_u16()
+}
+
+#[tokio::test]
+async fn a_question_is_bounded_and_its_mistakes_are_told() {
+    let server = server(FixedBackend::default());
+    assert_eq!(explained(&server, "").await, 200);
+    assert_eq!(explained(&server, "no question").await, 400);
+    assert_eq!(explained(&server, vec![b'x'; 16 * 1024 + 1]).await, 413);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_explanation_is_worked_out_at_a_time_and_one_that_takes_long_is_stopped() {
+    let server = server(FixedBackend::default());
+    let busy = Arc::clone(&server.explanations).try_acquire_owned().unwrap();
+    assert_eq!(explained(&server, "").await, 503);
+    drop(busy);
+    let late = async {
+        tokio::task::yield_now().await;
+        tokio::time::advance(Duration::from_secs(10)).await;
+    };
+    let (status, ()) = tokio::join!(explained(&server, "wait"), late);
+    assert_eq!(status, 503);
+    // Its place is free again once its thread has noticed.
+    drop(server.explanations.acquire().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn samples_are_taken_every_few_seconds() {
+    let backend = FixedBackend::default();
+    tokio::select! {
+        () = sample(&backend) => {}
+        () = tokio::time::sleep(Duration::from_secs(61)) => {}
+    }
+    assert_eq!(backend.samples.load(Ordering::Relaxed), 12);
 }
 
 /// The page loads everything from its own address.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value as Json, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{App, refused};
 use crate::admin;
@@ -52,6 +53,20 @@ impl admin::Backend for App {
             return Err(format!("`{upstream}` has no endpoint `{endpoint}`; it has {all}\n"));
         }
         Ok(json!(summary))
+    }
+
+    fn sample(&self) {
+        self.history.sample(self.metrics.counts());
+    }
+
+    fn history(&self, since: u64) -> Json {
+        self.history.read(since)
+    }
+
+    fn explain(&self, question: &[u8], stop: &CancellationToken) -> Result<Json, String> {
+        let files = self.shown.load().files.clone();
+        let loaded = self.input.again(&files).map_err(|refused| refused.to_string())?;
+        (self.explain)(loaded, question, stop)
     }
 
     fn executions(&self, filter: &Filter) -> Json {

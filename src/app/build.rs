@@ -129,15 +129,39 @@ impl Input {
         match self {
             Self::File(path) => config::load(path, Origin::system()),
             Self::Pipe { name, text } => config::parse(name, Arc::clone(text), Origin::system()),
-            Self::Text { name, text, variables } => {
-                let variable = |wanted: &str| {
-                    let mut known = variables.iter();
-                    known.find(|(name, _)| *name == wanted).map(|(_, value)| value.clone())
-                };
+            Self::Text { name, text, .. } => {
+                let variable = |wanted: &str| self.variable(wanted);
                 let origin = Origin { variable: &variable, ..Origin::system() };
                 config::parse(name, text.as_str(), origin)
             }
         }
+    }
+
+    /// Reads what was read before, `files`, again: the configuration that is served, whatever has become of them since.
+    ///
+    /// # Errors
+    /// As [`config::load`].
+    pub fn again(&self, files: &[FileContents]) -> Result<Loaded, Box<ConfigError>> {
+        let read = |path: &Path| {
+            let known = files.iter().find(|file| file.path == path);
+            let text = known.and_then(|file| file.text.as_deref()).map(str::to_owned);
+            text.ok_or_else(|| io::ErrorKind::NotFound.into())
+        };
+        let variable = |wanted: &str| self.variable(wanted);
+        let origin = Origin { read: &read, variable: &variable, ..Origin::system() };
+        config::load(
+            files.first().map_or_else(|| Path::new(""), |file| file.path.as_path()),
+            origin,
+        )
+    }
+
+    /// The value of a variable.
+    fn variable(&self, wanted: &str) -> Option<String> {
+        let Self::Text { variables, .. } = self else {
+            return (Origin::system().variable)(wanted);
+        };
+        let known = variables.iter().find(|(name, _)| *name == wanted);
+        known.map(|(_, value)| value.clone())
     }
 
     /// The files to watch, out of those that were read. A text inside the program does not change.
@@ -272,6 +296,9 @@ routes:
         let hashes = [(); 2].map(|()| input.load().unwrap().settings.hash);
         assert_eq!(hashes[0], hashes[1]);
         assert_eq!((input.file(), input.watched(Vec::new()).len()), (None, 0));
+        // What is served can be read again from what is kept of it.
+        let files = input.load().unwrap().files;
+        assert_eq!(input.again(&files).unwrap().settings.hash, hashes[0]);
         // A file is read anew each time.
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/minimal.yaml");
         assert_eq!(Input::given(&file).file(), Some(file.as_path()));

@@ -9,20 +9,23 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwap;
+use serde_json::Value as Json;
 use tokio::runtime::Runtime as Driver;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     App, Applied, Built, Input, address_space, announce, build, certificates, descriptors, now,
     warn,
 };
 use crate::admin;
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Loaded};
 use crate::proxy::settings::Shutdown;
 use crate::proxy::{self, Server, UpstreamRegistry};
 use crate::reload::{self, Reloader};
 use crate::shutdown::Readiness;
 use crate::system::inherited::{ADMIN, Inherited, LISTENER, Opener, SocketName};
 use crate::takeover::{Giver, SocketFile, TakeoverError, Taker, take};
+use crate::telemetry::history::History;
 use crate::telemetry::lines::LineStyle;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::recordings::Recordings;
@@ -104,6 +107,10 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// Says what a configuration would do with the request of a question, for `POST /explain`: its JSON, or what is wrong with
+/// the question. It ends soon after the token is cancelled.
+pub type Explain = fn(Loaded, &[u8], &CancellationToken) -> Result<Json, String>;
+
 /// Everything that can be done before there are sockets.
 struct Prepared {
     input: Input,
@@ -114,7 +121,7 @@ struct Prepared {
     built: Built,
 }
 
-/// Runs the process on this thread until it is told to stop.
+/// Runs the process on this thread until it is told to stop. `explain` answers questions at the admin address.
 ///
 /// # Errors
 /// When it cannot start.
@@ -122,6 +129,7 @@ pub fn run(
     input: Input,
     sockets: Sockets,
     watched: Watched,
+    explain: Explain,
     started: impl FnOnce(&Addresses),
 ) -> Result<ExitCode, StartError> {
     let driver = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -150,7 +158,7 @@ pub fn run(
     };
     let (app, reloader, addresses) = {
         let _inside = driver.enter();
-        App::start(prepared, inherited)?
+        App::start(prepared, inherited, explain)?
     };
     let giver = take_over(&driver, &app, file, taker)?;
     started(&addresses);
@@ -232,6 +240,7 @@ impl App {
     fn start(
         prepared: Prepared,
         inherited: Inherited,
+        explain: Explain,
     ) -> Result<(Arc<Self>, Reloader<Applied>, Addresses), StartError> {
         let Prepared { input, catalog, metrics, upstreams, watched, built } = prepared;
         let telemetry = watched.telemetry(&metrics)?;
@@ -266,6 +275,8 @@ impl App {
             metrics,
             upstreams,
             telemetry,
+            history: History::default(),
+            explain,
             buckets: built.observed.buckets,
             server,
             readiness: Readiness::default(),

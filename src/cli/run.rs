@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use super::arguments::{ADMIN, Lines, Run};
 use super::dev;
+use super::explain;
 use super::output::{complain, say};
 use crate::app::{self, Addresses, Input, Sockets, StartError, Watched};
 use crate::quickstart;
@@ -47,7 +48,7 @@ fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
     let lines = lines(run, stdout().is_terminal(), std::env::var_os("NO_COLOR").as_deref());
     let watched = Watched { lines, record: run.record.clone() };
     if let Some(file) = &run.config {
-        return app::run(Input::given(file), sockets, watched, |_| {});
+        return app::run(Input::given(file), sockets, watched, explain::ask, |_| {});
     }
     if let Some(upstream) = &run.upstream {
         let (admin, faults) = (dev_admin(run)?, run.fault.clone().unwrap_or_default());
@@ -56,14 +57,14 @@ fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
             return Ok(ExitCode::SUCCESS);
         }
         let input = dev::before(upstream, run.listen, Some(admin), &faults);
-        return app::run(input, sockets, watched, |addresses| {
+        return app::run(input, sockets, watched, explain::ask, |addresses| {
             say(&dev_banner(addresses, upstream));
         });
     }
     let flaky = quickstart::start()?;
     let admin = run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string());
     let input = quickstart_before(&flaky.to_string(), run.listen.to_string(), admin);
-    app::run(input, sockets, watched, |addresses| say(&banner(addresses)))
+    app::run(input, sockets, watched, explain::ask, |addresses| say(&banner(addresses)))
 }
 
 /// The admin address of the dev proxy.

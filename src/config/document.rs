@@ -1,12 +1,14 @@
 //! Turns each form of a route into the one MWL document that the engine runs. Pieces of the file are
 //! moved unchanged, with their places, so that diagnostics of the language point into the file.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::read::{Object, Report};
 use super::stacks::{Part, Stacks};
 use crate::language::definition::SCHEMA_URI;
-use crate::source::{Diagnostic, Kind, Member, Node, Span};
+use crate::source::{Diagnostic, Kind, Member, Node, SourceId, Span};
 
 /// The http call provider.
 const HTTP: &str = "mwl:provider.call/mwl-proxy/http/v1";
@@ -26,6 +28,8 @@ pub(super) struct Documents<'a> {
     pub(super) stacks: &'a Stacks<'a>,
     /// The Flow-level middleware around every route, expanded.
     pub(super) middleware: &'a [Node],
+    /// The Flows' files that a route has named already.
+    pub(super) flows: RefCell<BTreeSet<SourceId>>,
 }
 
 impl Documents<'_> {
@@ -118,9 +122,13 @@ impl Documents<'_> {
     }
 
     /// The Flow of the long form, in a file of its own: plain MWL, in which nothing is replaced.
-    pub(super) fn file(&self, mut flow: Node) -> Node {
+    pub(super) fn file(&self, mut flow: Node, named: Span) -> Option<Node> {
+        let first = self.flows.borrow_mut().insert(flow.span.source);
+        if !first && !self.stacks.has_room_for(std::slice::from_ref(&flow), named) {
+            return None;
+        }
         self.wrap(&mut flow);
-        flow
+        Some(flow)
     }
 
     /// Puts the configuration's stack around the Flow's own.
@@ -132,6 +140,9 @@ impl Documents<'_> {
         let Kind::Object(members) = &mut flow.kind else {
             return;
         };
+        if !self.stacks.has_room_for(self.middleware, at) {
+            return;
+        }
         let outer = self.middleware.iter().cloned();
         let Some(own) = members.iter().position(|member| &*member.key == "middleware") else {
             let all = Node { span: at, kind: Kind::Array(outer.collect()) };

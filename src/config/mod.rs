@@ -300,7 +300,7 @@ impl<'a> Load<'a> {
         }
         let root = Object::open(report, "the configuration", &node, &ROOT)?;
         let known = standard::beside(report, root.map("stacks"), root.node.span);
-        let stacks = Stacks::read(report, &known);
+        let stacks = Stacks::read(report, &known, root.node.span.bytes());
         stacks::unused(report, &root);
         let mut middleware = root.get("middleware").cloned();
         if let Some(list) = &mut middleware {
@@ -320,6 +320,7 @@ impl<'a> Load<'a> {
                 report,
                 stacks: &stacks,
                 middleware: middleware.as_ref().and_then(Node::as_array).unwrap_or_default(),
+                flows: RefCell::default(),
             },
             upstreams: &names,
             certificates: root::asks_for_certificates(&root),

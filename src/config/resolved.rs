@@ -26,7 +26,7 @@ impl Load<'_> {
         let node = env::resolve(&self.report, written, self.origin.variable);
         let root = Object::open(&self.report, "the configuration", &node, &ROOT)?;
         let known = standard::beside(&self.report, root.map("stacks"), node.span);
-        let stacks = Stacks::read(&self.report, &known);
+        let stacks = Stacks::read(&self.report, &known, node.span.bytes());
         let members = node.as_object()?.iter().filter(|member| &*member.key != "stacks");
         let members = members.map(|member| {
             let mut member = member.clone();

@@ -248,7 +248,7 @@ impl Routes<'_> {
         match &node.kind {
             Kind::String(file) => {
                 let flow = (self.flow_file)(Path::new(&**file), node)?;
-                Some(self.shared.file(flow))
+                self.shared.file(flow, node.span)
             }
             Kind::Object(_) => Some(self.shared.inline(node.clone())),
             _ => {

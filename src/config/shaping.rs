@@ -114,12 +114,27 @@ pub(super) fn fields(report: &Report, route: &Object<'_>, key: &'static str) -> 
         object.map(key).iter().filter_map(pair).collect()
     };
     let (set, append) = (values("set"), values("append"));
+    if request {
+        constant_key(report, &object);
+    }
     let removed = object.list("remove").iter();
     let remove = removed.filter_map(|node| {
         let text = report.text("remove", node)?;
         name(report, text, node.span, request)
     });
     Some(FieldEdits { remove: remove.collect(), set, append })
+}
+
+/// Warns of an `Idempotency-Key` that every request gets: what is written here is literal.
+fn constant_key(report: &Report, object: &Object<'_>) {
+    let members = ["set", "append"].map(|key| object.map(key));
+    for member in members.into_iter().flatten() {
+        if member.key.eq_ignore_ascii_case("idempotency-key") {
+            let message = "every request gets the same `Idempotency-Key`, so an upstream that honours keys does only the first";
+            let warning = Diagnostic::warning("constant-key", member.value.span, message);
+            report.add(warning.with_help("write `idempotencyKey: true` on the route"));
+        }
+    }
 }
 
 fn name(report: &Report, text: &str, span: Span, request: bool) -> Option<HeaderName> {

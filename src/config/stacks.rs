@@ -20,11 +20,21 @@ const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 /// The largest number of values in all stacks, with those that they name. Lists that name lists could grow without bound.
 const ROOM: usize = 100_000;
 
-/// The largest number of values in everything else that names stacks.
-const USES: usize = 2_000_000;
+/// How many values a file may stand for beyond those that it holds: [`copies`] says how many for which length.
+const COPIES: std::ops::RangeInclusive<usize> = 100_000..=2_000_000;
+
+/// The length in bytes of a file that may have the fewest of [`COPIES`].
+const SHORT: usize = 64 * 1024;
 
 /// The most stacks of which each names the next.
 const DEEPEST: usize = 100;
+
+/// How many values a file of this many bytes may stand for beyond those that it holds: in the uses of its stacks, in the stack
+/// around all routes and in Flows' files that several routes name. Each costs about a microsecond, and a short file must not
+/// take long; a long one, whose many routes share a stack, may.
+fn copies(length: usize) -> usize {
+    length.saturating_mul(length).div_euclid(SHORT).clamp(*COPIES.start(), *COPIES.end())
+}
 
 /// The named stacks, expanded.
 pub(super) struct Stacks<'a> {
@@ -37,10 +47,12 @@ pub(super) struct Stacks<'a> {
 struct Written<'a> {
     report: &'a Report,
     members: BTreeMap<&'a str, &'a Member>,
-    /// What is left of [`ROOM`], or of [`USES`] when all have been read; `None` once the error that nothing is left was
+    /// What is left of [`ROOM`], or of [`copies`] when all have been read; `None` once the error that nothing is left was
     /// reported.
     room: Cell<Option<usize>>,
     most: Cell<usize>,
+    /// Whether all stacks have been read.
+    read: Cell<bool>,
     /// What was expanded already, unless it is part of a circle.
     done: RefCell<BTreeMap<&'a str, Expanded>>,
     /// How often an expansion ended because it had come to a circle.
@@ -73,12 +85,14 @@ struct Expansion<'a> {
 
 impl<'a> Stacks<'a> {
     /// Expands the stacks themselves. They may name one another, but not in a circle.
-    pub(super) fn read(report: &'a Report, members: &'a [Member]) -> Self {
+    /// `length` is that of the file in bytes.
+    pub(super) fn read(report: &'a Report, members: &'a [Member], length: usize) -> Self {
         let written = Written {
             report,
             members: members.iter().map(|member| (&*member.key, member)).collect(),
             room: Cell::new(Some(ROOM)),
             most: Cell::new(ROOM),
+            read: Cell::new(false),
             done: RefCell::default(),
             circles: Cell::new(0),
             too_deep: Cell::new(false),
@@ -89,8 +103,10 @@ impl<'a> Stacks<'a> {
             (Arc::clone(&member.key), expanded.entries)
         });
         let lists = expanded.collect();
-        written.room.set(written.room.get().map(|_| USES));
-        written.most.set(USES);
+        let copies = copies(length);
+        written.room.set(written.room.get().map(|_| copies));
+        written.most.set(copies);
+        written.read.set(true);
         Self { written, lists }
     }
 
@@ -108,10 +124,16 @@ impl<'a> Stacks<'a> {
         }
     }
 
+    /// Takes room for `copied`, which stands in the file once and is compiled once more; returns whether there was enough.
+    pub(super) fn has_room_for(&self, copied: &[Node], span: Span) -> bool {
+        self.written.takes(copied, span)
+    }
+
     /// The entries of the stack that an item of a route names.
     fn entries(&self, used: Use<'_>) -> Vec<Node> {
         if used.name == STANDARD && used.with.is_none() {
-            return standard::entries(used.span);
+            let entries = standard::entries(used.span);
+            return if self.written.takes(&entries, used.span) { entries } else { Vec::new() };
         }
         let Written { report, members, .. } = &self.written;
         let plain = members.get(used.name).is_none_or(|member| parameters_of(member).is_none());
@@ -213,9 +235,18 @@ impl<'a> Written<'a> {
         let left = self.room.get().and_then(|left| left.checked_sub(needed));
         if left.is_none() && self.room.get().is_some() {
             let most = self.most.get();
-            let message = format!("all that stacks stand for holds more than {most} values");
+            let (all, help) = if self.read.get() {
+                let help = "name them in fewer places; a longer file may hold more";
+                (
+                    "all uses of stacks, of the stack around all routes and of Flows' files hold",
+                    help,
+                )
+            } else {
+                ("all that stacks stand for holds", "let fewer stacks name others")
+            };
+            let message = format!("{all} more than {most} values");
             let diagnostic = Diagnostic::error("stacks-too-large", span, message);
-            self.report.add(diagnostic.with_help("let fewer stacks name others"));
+            self.report.add(diagnostic.with_help(help));
         }
         self.room.set(left);
         left.is_some()

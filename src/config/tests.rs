@@ -130,6 +130,7 @@ fn an_upstream_and_a_route_get_the_documented_defaults() {
         endpoints: vec![endpoint],
         balance: Balance::LeastRequest,
         protocol: Protocol::Http1,
+        proxy_protocol: None,
         connect_timeout: Duration::from_secs(1),
         response_timeout: Duration::from_mins(1),
         idle_timeout: Duration::from_mins(1),

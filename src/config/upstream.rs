@@ -9,6 +9,7 @@ use super::retry_budget::{RETRY_BUDGET, retry_budget};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use super::tls::{TlsReader, UPSTREAM_TLS};
+use crate::proxy::proxy_header::ProxyVersion;
 use crate::proxy::settings::{Endpoint, HeadLimits, HostPolicy, Protocol, Upstream};
 use crate::proxy::tls::EndpointTls;
 use crate::source::{Diagnostic, Member, Node};
@@ -49,6 +50,11 @@ pub(super) const UPSTREAM: Section = Section {
             Shape::Word(&["http1", "http2"]),
             r#""http1""#,
             "The protocol to speak: HTTP/1.1, or HTTP/2, which gRPC needs (in clear text with prior knowledge).",
+        ),
+        optional(
+            "proxyProtocol",
+            Shape::Word(&["v1", "v2"]),
+            "Begins each connection with a PROXY header of this version, before TLS, which says who the client is. A connection then carries requests of one client only. Without it, connections begin with none.",
         ),
         optional(
             "tls",
@@ -155,6 +161,11 @@ pub(super) fn upstreams(
             endpoints: endpoints(report, &object, protocol, tls),
             balance: balance::balance(report, &object),
             protocol,
+            proxy_protocol: match object.word("proxyProtocol") {
+                Some("v1") => Some(ProxyVersion::V1),
+                Some("v2") => Some(ProxyVersion::V2),
+                _ => None,
+            },
             connect_timeout: object.duration("connectTimeout", ("PT0.001S", LONGEST)),
             response_timeout: object.duration("responseTimeout", ("PT0S", LONGEST)),
             idle_timeout: object.duration("idleTimeout", ("PT0.001S", LONGEST)),

@@ -3,11 +3,13 @@
 use super::codes;
 use super::features::{Ejection, Health, balance};
 use super::form::{
-    At, Endpoint, Form, Layer, Notes, Policy, Retry, Retryable, Route, Rule, Status, Upstream, name,
+    At, Endpoint, Feature, Form, Layer, Notes, Policy, Retry, Retryable, Route, Rule, Status,
+    Upstream, name,
 };
 use super::haproxy_lines::{Line, Section, sections};
 use super::read::{Reading, duration, is_path, short, url};
 use super::retry_on::RETRIABLE;
+use super::yaml::Tree;
 use crate::language::temporal::Span as Time;
 use crate::source::Span;
 
@@ -38,6 +40,8 @@ struct Checks {
     rise: Option<u64>,
     places: u64,
     ejection: Option<u64>,
+    /// The version of the PROXY header that servers get.
+    header: Option<&'static str>,
 }
 
 pub(super) fn read(reading: &Reading<'_>, whole: Span, text: &str) -> Form {
@@ -252,6 +256,9 @@ fn backend(
         let ejection = Ejection { failures, base: None, max: None, percent: None };
         upstream.features.extend(ejection.feature(at));
     }
+    if let Some(version) = shared.header {
+        upstream.features.push(Feature { key: "proxyProtocol", value: Tree::own(version), at });
+    }
     retry(&settings, &mut route);
     form.upstreams.push(upstream);
     route
@@ -290,6 +297,8 @@ fn parameters(
         let mut count = || words.next().and_then(|word| word.parse::<u64>().ok());
         match *word {
             "check" => shared.on = true,
+            "send-proxy" => shared.header = Some("v1"),
+            "send-proxy-v2" => shared.header = Some("v2"),
             "ssl" | "resolvers" => {}
             "inter" => shared.interval = words.next().and_then(|word| duration(word, Some("ms"))),
             "fall" => shared.fall = count(),

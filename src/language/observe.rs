@@ -20,6 +20,11 @@ use super::provider::{Attempt, Destination, EntryState, Middleware, Prepared, Wa
 pub trait Observer: Send + Sync {
     /// `event` happens.
     fn on(&self, event: &Event<'_>);
+
+    /// Whether it wants to hear of [`Event::Decided`], for which most runs have no use.
+    fn follows_decisions(&self) -> bool {
+        false
+    }
 }
 
 /// One thing that an execution does. `step` is the Step's name, or the Flow's name for a Flow-level stack.
@@ -173,6 +178,10 @@ impl<T: Observer + ?Sized> Observer for &T {
     fn on(&self, event: &Event<'_>) {
         (**self).on(event);
     }
+
+    fn follows_decisions(&self) -> bool {
+        (**self).follows_decisions()
+    }
 }
 
 impl<T: Observer> Observer for Option<T> {
@@ -181,6 +190,10 @@ impl<T: Observer> Observer for Option<T> {
             observer.on(event);
         }
     }
+
+    fn follows_decisions(&self) -> bool {
+        self.as_ref().is_some_and(Observer::follows_decisions)
+    }
 }
 
 /// Both are told the same.
@@ -188,5 +201,9 @@ impl<A: Observer, B: Observer> Observer for (A, B) {
     fn on(&self, event: &Event<'_>) {
         self.0.on(event);
         self.1.on(event);
+    }
+
+    fn follows_decisions(&self) -> bool {
+        self.0.follows_decisions() || self.1.follows_decisions()
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use ::http::HeaderValue;
 
+use self::breakers::DeafBreakers;
 use super::memory::Parsers;
 use super::message::refusal::Reason;
 use super::middleware::EntryHost;
@@ -83,11 +84,11 @@ impl Runtime {
             stage: stage.as_ref(),
             paths,
             cache: PreparedCache::default(),
+            deaf: DeafBreakers::default(),
             host: Arc::new(EntryHost::new(metrics, stores, stage.is_some())),
         };
+        let (mut built, mut table) = (Vec::new(), Vec::new());
         let mut found = Diagnostics::default();
-        let mut built = Vec::new();
-        let mut table = Vec::new();
         for route in routes {
             table.push(route.matches.clone());
             match builder.route(route) {
@@ -98,6 +99,7 @@ impl Runtime {
                 Err(errors) => found.0.extend(errors.0),
             }
         }
+        found.0.extend(builder.deaf.told());
         let found = builder.cache.settle(found);
         if found.has_errors() {
             return Err(found);
@@ -110,6 +112,7 @@ impl Runtime {
             share: share(limits.requests),
             cleanups: share(limits.cleanups),
             buffers: metrics.buffers(),
+            introduces: upstreams.iter().any(|shared| shared.settings.proxy_protocol.is_some()),
             parsers: match &stage {
                 Some(_) => Parsers::in_place(),
                 None => Parsers::beside(limits.workers),
@@ -156,11 +159,10 @@ impl ListenAddress {
             Arc::new(ListenerProxies { trusted: proxies, failures })
         });
         let tls = tls.map(|tls| {
-            let failures = metrics.handshakes(
-                &address.to_string(),
-                &tls::TlsFailure::ALL.map(tls::TlsFailure::as_str),
-            );
-            Arc::new(ListenerTls { tls, failures })
+            let name = address.to_string();
+            let reasons = tls::TlsFailure::ALL.map(tls::TlsFailure::as_str);
+            let failures = metrics.handshake_failures(&name, &reasons);
+            Arc::new(ListenerTls { tls, done: metrics.handshakes(&name), failures })
         });
         Self { address, proxies, tls }
     }
@@ -186,6 +188,8 @@ struct Builder<'a> {
     stage: Option<&'a Arc<Stage>>,
     paths: Paths,
     cache: PreparedCache,
+    /// The circuit breakers that never notice who hangs.
+    deaf: DeafBreakers,
     /// What middlewares that keep state get.
     host: Arc<EntryHost>,
 }
@@ -228,7 +232,7 @@ impl Builder<'_> {
             let place = named.map_or(default, |name| self.names.get(name).copied());
             self.responds.get(place?).copied()
         };
-        breakers::advise(&plan, &uri, responds, &mut warnings);
+        breakers::advise((&name, &plan), &uri, responds, &mut self.deaf);
         let mut facts = Facts::of(&plan);
         for program in classify.iter().filter_map(|rule| rule.when.as_ref()) {
             facts.read_by(program);

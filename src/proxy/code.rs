@@ -2,7 +2,7 @@
 //!
 //! If a failure's chain contains an upstream's response that nobody consumed, that is the answer. Otherwise the
 //! table decides. A code that is not in it (an author's own, for example) means [`OTHER`]. To add a code, add
-//! its constant, its row, its line in the README's table and, if the http provider emits it, its line in
+//! its constant, its row, its line in the table of docs/failures.md and, if the http provider emits it, its line in
 //! `http.v1.json`. Tests check that the four agree.
 
 use std::time::Duration;

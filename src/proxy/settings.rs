@@ -18,6 +18,7 @@ pub use self::endpoint::{Balance, Endpoint, HashKey};
 pub use self::patience::{BodyPatience, MinimumRate};
 use crate::language::expr::Program;
 use crate::language::value::Value;
+use crate::proxy::proxy_header::ProxyVersion;
 use crate::proxy::tls::ServerTls;
 use crate::source::{Node, Span};
 use crate::telemetry::settings::TelemetrySettings;
@@ -86,6 +87,8 @@ pub struct Upstream {
     pub balance: Balance,
     /// The protocol (default HTTP/1.1).
     pub protocol: Protocol,
+    /// The version of the PROXY header with which connections begin, if they do.
+    pub proxy_protocol: Option<ProxyVersion>,
     /// How long connecting may take (default PT1S).
     pub connect_timeout: Duration,
     /// How long a body may stall (default PT60S).

@@ -51,6 +51,13 @@ pub struct Span {
     pub end: u32,
 }
 
+impl Span {
+    /// How many bytes there are from the first to the last.
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.end.saturating_sub(self.start)).unwrap_or(usize::MAX)
+    }
+}
+
 /// The files that were read. They are kept so that places in them can be shown.
 #[derive(Debug, Default)]
 pub struct Sources {

@@ -8,6 +8,9 @@ const LONGEST: usize = 100;
 /// How many names of about the same length are compared with one that was written.
 const COMPARED: usize = 300;
 
+/// How many pairs of letters are compared for one name that was written. Only long names reach it before [`COMPARED`].
+const LETTERS: usize = 100_000;
+
 /// What separates the words of a name.
 const SEPARATORS: [char; 3] = ['_', '-', ' '];
 
@@ -41,6 +44,9 @@ pub fn nearest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> O
         {
             best = Some((name, distance));
         }
+        if rows.pairs > LETTERS {
+            break;
+        }
     }
     best.map(|(name, _)| name)
 }
@@ -64,6 +70,8 @@ fn take_letters(out: &mut Vec<char>, name: &str) {
 /// Rows of the table in which a distance is computed. They are kept from one pair of names to the next.
 #[derive(Default)]
 struct Rows {
+    /// The pairs of letters compared so far.
+    pairs: usize,
     row: Vec<usize>,
     above: Vec<usize>,
     older: Vec<usize>,
@@ -81,6 +89,7 @@ impl Rows {
         self.row.clear();
         self.row.extend(0..=b.len());
         for (i, letter) in a.iter().enumerate() {
+            self.pairs += b.len();
             std::mem::swap(&mut self.above, &mut self.older);
             std::mem::swap(&mut self.row, &mut self.above);
             self.row.clear();

@@ -11,7 +11,8 @@ use serde_json::{Value as Json, json};
 use tokio::sync::broadcast;
 use tokio::time::Instant;
 
-use super::record::{Call, status};
+use super::aside::is_aside;
+use super::record::{Call, short, status};
 use crate::language::clock::Clock;
 use crate::language::code::system;
 use crate::language::observe::{Caught, End, Ended, EntryPlace, Event, Observer, Retry};
@@ -75,13 +76,18 @@ pub(super) fn logged(wanted: bool) {
     }
 }
 
+/// Whether anybody hears an event of this thread.
+fn is_heard() -> bool {
+    LISTENING.load(Ordering::Relaxed) != 0 && !is_aside()
+}
+
 /// The request of `attempt` was sent again on a new connection, because a reused one had died.
 pub fn resent(
     (execution, route): (&str, &str),
     attempt: &Attempt<'_>,
     (upstream, endpoint): (&str, &str),
 ) {
-    if LISTENING.load(Ordering::Relaxed) == 0 {
+    if !is_heard() {
         return;
     }
     let mut members = json!(Call::of(attempt));
@@ -98,7 +104,7 @@ pub fn truncated(
     code: &str,
     status: u16,
 ) {
-    if LISTENING.load(Ordering::Relaxed) == 0 {
+    if !is_heard() {
         return;
     }
     let members = json!({
@@ -127,6 +133,15 @@ impl Listener {
             }
         }
     }
+
+    /// The same, if there is one now.
+    pub fn try_next(&mut self) -> Option<TapMessage> {
+        match self.0.try_recv() {
+            Ok(event) => Some(TapMessage::Event(event)),
+            Err(broadcast::error::TryRecvError::Lagged(missed)) => Some(TapMessage::Missed(missed)),
+            Err(_) => None,
+        }
+    }
 }
 
 impl Drop for Listener {
@@ -136,12 +151,15 @@ impl Drop for Listener {
 }
 
 impl Events {
-    /// The reporter of an execution that starts now, if anybody listens.
-    pub fn begin<'a>(id: impl FnOnce() -> &'a str, route: &Arc<str>) -> Option<Box<Self>> {
-        if LISTENING.load(Ordering::Relaxed) == 0 {
+    /// The reporter of an execution that starts now, if anybody listens: its id, method and path, and its route.
+    pub fn begin<'a>(
+        request: impl FnOnce() -> (&'a str, &'a str, &'a str),
+        route: &Arc<str>,
+    ) -> Option<Box<Self>> {
+        if !is_heard() {
             return None;
         }
-        let id = id();
+        let (id, method, path) = request();
         let events = Self {
             id: id.into(),
             route: Arc::clone(route),
@@ -150,7 +168,8 @@ impl Events {
             caught: AtomicU32::new(0),
             done: AtomicBool::new(false),
         };
-        events.report("execution.started", json!({}));
+        let begun = json!({ "method": short(method), "path": short(path) });
+        events.report("execution.started", begun);
         // Boxed, so that an execution without listeners carries only one word.
         Some(Box::new(events))
     }

@@ -8,12 +8,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::record::{Execution, Kind};
+use super::shard;
 
 /// The kinds, each of which is kept apart.
 const KINDS: [Kind; 3] = [Kind::Failure, Kind::Degraded, Kind::Success];
-
-/// How many threads have a shard of their own. Further threads share.
-const SHARDS: usize = 64;
 
 /// The latest executions of the process.
 #[derive(Debug)]
@@ -44,6 +42,8 @@ pub struct Filter {
     pub execution: Option<String>,
     /// Only that of the request with this id.
     pub request: Option<String>,
+    /// At most so many, the latest.
+    pub limit: Option<usize>,
 }
 
 impl Shard {
@@ -56,20 +56,12 @@ impl Shard {
     }
 }
 
-thread_local! {
-    /// This thread's shard.
-    static PLACE: usize = {
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS
-    };
-}
-
 impl Executions {
     /// Keeps `keep` executions of each kind; 0 keeps none.
     pub fn new(keep: usize) -> Self {
         Self {
             keep: AtomicUsize::new(keep),
-            shards: (0..SHARDS).map(|_| Shard::default()).collect(),
+            shards: (0..shard::COUNT).map(|_| Shard::default()).collect(),
         }
     }
 
@@ -92,7 +84,7 @@ impl Executions {
     /// Appends an execution and removes the oldest of its kind if there are too many.
     pub fn push(&self, execution: Arc<Execution>) {
         let keep = self.keep();
-        let Some(shard) = PLACE.with(|place| self.shards.get(*place)) else {
+        let Some(shard) = self.shards.get(shard::of_this_thread()) else {
             return;
         };
         if keep == 0 {
@@ -109,7 +101,7 @@ impl Executions {
     pub fn read(&self, filter: &Filter) -> Vec<Arc<Execution>> {
         let kinds = KINDS.into_iter().filter(|kind| filter.kind.is_none_or(|only| only == *kind));
         let mut all: Vec<_> = kinds.flat_map(|kind| self.kind(kind)).collect();
-        let Filter { route, kind: _, execution: id, request: one } = filter;
+        let Filter { route, kind: _, execution: id, request: one, limit } = filter;
         all.retain(|execution| {
             let request = &execution.request;
             (route.is_none() || request.route.as_deref() == route.as_deref())
@@ -117,6 +109,7 @@ impl Executions {
                 && one.as_deref().is_none_or(|one| request.request.to_string() == one)
         });
         latest_first(&mut all);
+        all.truncate(limit.unwrap_or(usize::MAX));
         all
     }
 
@@ -174,6 +167,8 @@ mod tests {
         assert!(ids(&executions, &route).is_empty());
         let one = Filter { execution: Some("98".into()), ..Filter::default() };
         assert_eq!(ids(&executions, &one), ["98"]);
+        let latest = Filter { limit: Some(1), ..Filter::default() };
+        assert_eq!(ids(&executions, &latest), ["99"]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -18,6 +18,7 @@ pub(super) struct Families {
     pub(super) request_duration: HistogramVec,
     pub(super) in_flight: IntGaugeVec,
     pub(super) attempts: IntCounterVec,
+    pub(super) cleanup_attempts: IntCounterVec,
     pub(super) attempt_duration: HistogramVec,
     pub(super) endpoint_attempts: IntCounterVec,
     pub(super) retries: IntCounterVec,
@@ -43,6 +44,7 @@ pub(super) struct Families {
     pub(super) ejections: IntCounterVec,
     pub(super) store_errors: IntCounterVec,
     pub(super) lost_answers: IntCounterVec,
+    pub(super) handshakes: IntCounterVec,
     pub(super) handshake_failures: IntCounterVec,
     pub(super) header_failures: IntCounterVec,
     pub(super) certificate_expiry: GaugeVec,
@@ -112,6 +114,11 @@ impl Families {
             attempts: all.counters(
                 "attempts_total",
                 "Attempts at an upstream, by their classified code or success.",
+                &["route", "upstream", "code"],
+            ),
+            cleanup_attempts: all.counters(
+                "cleanup_attempts_total",
+                "Those of the attempts at an upstream that cleanups made.",
                 &["route", "upstream", "code"],
             ),
             attempt_duration: all.histograms(
@@ -238,6 +245,11 @@ impl Families {
                 "idempotency_answers_lost_total",
                 "Answers that were to be kept and are not, by reason: evicted, tooLarge or lapsed.",
                 &["route", "entry", "reason"],
+            ),
+            handshakes: all.counters(
+                "tls_handshakes_total",
+                "TLS handshakes of clients, by whether they resumed a session.",
+                &["listener", "resumed"],
             ),
             handshake_failures: all.counters(
                 "tls_handshake_failures_total",

@@ -41,7 +41,8 @@ impl LineStyle {
 
     /// The request, its answer's status and time; then each attempt with the wait before it; then what decided.
     fn line(self, execution: &Execution) -> String {
-        let Execution { request, answer, attempts, omitted, failures, caught } = execution;
+        let Execution { request, answer, attempts, omitted, failures, caught, bounds: _ } =
+            execution;
         let status = self.painted(&answer.status.to_string(), colour(Some(answer.status)));
         let (method, path) = (printable(short(&request.method)), printable(short(&request.path)));
         let took = seconds(answer.took);
@@ -173,6 +174,7 @@ mod tests {
             omitted: 0,
             failures: Vec::new(),
             caught: Vec::new(),
+            bounds: Vec::new(),
         }
     }
 

@@ -18,11 +18,11 @@ use super::events;
 use super::write_queue::{Loss, WriteQueue};
 
 /// The default filter.
-const DEFAULT: &str = "info,mwl::execution=off,opentelemetry=off,notify=off";
+const DEFAULT: &str = "info,mwl::execution=off,notify=off";
 
-/// What is off unless the filter names it: execution events; what the exporter's libraries say of each post that fails,
-/// which the exporter says, too, once; and each event of the watch on files, among which the log itself may be.
-const OFF: [&str; 3] = ["mwl::execution", "opentelemetry", "notify"];
+/// What is off unless the filter names it: execution events, and each event of the watch on files, among which the log
+/// itself may be.
+const OFF: [&str; 2] = ["mwl::execution", "notify"];
 
 /// How long the last lines may take at the end of the process.
 const LAST: Duration = Duration::from_secs(2);
@@ -116,14 +116,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn execution_events_and_what_libraries_repeat_are_off_unless_named() {
+    fn execution_events_and_what_a_library_repeats_are_off_unless_named() {
         for (asked, wanted) in [
-            (None, "mwl::execution=off,opentelemetry=off,notify=off,info"),
-            (Some("debug"), "mwl::execution=off,opentelemetry=off,notify=off,debug"),
-            (
-                Some("warn,mwl::execution=info,opentelemetry=warn"),
-                "mwl::execution=info,opentelemetry=warn,notify=off,warn",
-            ),
+            (None, "mwl::execution=off,notify=off,info"),
+            (Some("debug"), "mwl::execution=off,notify=off,debug"),
+            (Some("warn,mwl::execution=info"), "mwl::execution=info,notify=off,warn"),
         ] {
             let (filter, problem) = parse(asked);
             assert_eq!((filter.to_string().as_str(), problem), (wanted, None));
@@ -133,7 +130,7 @@ mod tests {
     #[test]
     fn a_bad_filter_is_named_and_the_default_holds() {
         let (filter, problem) = parse(Some("a=b=c"));
-        assert_eq!(filter.to_string(), "mwl::execution=off,opentelemetry=off,notify=off,info");
+        assert_eq!(filter.to_string(), "mwl::execution=off,notify=off,info");
         assert!(problem.unwrap().starts_with("MWL_LOG is `a=b=c`, which is no filter"));
     }
 }

@@ -7,6 +7,7 @@
 //! ([`live`]).
 
 mod buffers;
+mod counts;
 mod endpoint;
 mod live;
 mod route;
@@ -14,6 +15,7 @@ mod store;
 mod summary;
 
 pub use self::buffers::{BodyUse, BufferMetrics};
+pub use self::counts::{AttemptCounts, Counts, RouteCounts};
 pub use self::endpoint::EndpointHealth;
 pub use self::route::{Cleaned, RouteMetrics};
 pub use self::store::{AnswerMetrics, StoreMetrics};
@@ -54,7 +56,7 @@ pub struct Metrics {
 /// Codes, sorted.
 type Codes = Arc<[Arc<str>]>;
 
-/// Counters by reason, of requests for which no Flow runs and of failed TLS handshakes.
+/// Counters by reason, of requests for which no Flow runs and of failed TLS handshakes; or by kind, of handshakes.
 #[derive(Debug)]
 pub struct RefusalMetrics {
     /// In the order in which the reasons were given.
@@ -144,9 +146,14 @@ impl Metrics {
         }
     }
 
+    /// The counters of a listener's TLS handshakes: full ones, then those that resumed a session.
+    pub fn handshakes(&self, listener: &str) -> RefusalMetrics {
+        self.of_listener(&self.families.handshakes, listener, &["false", "true"])
+    }
+
     /// The counters of a listener's failed TLS handshakes, one for each of `reasons`, which must be all there
     /// are. `listener` is the address as configured.
-    pub fn handshakes(&self, listener: &str, reasons: &[&str]) -> RefusalMetrics {
+    pub fn handshake_failures(&self, listener: &str, reasons: &[&str]) -> RefusalMetrics {
         self.of_listener(&self.families.handshake_failures, listener, reasons)
     }
 

@@ -3,6 +3,9 @@
 //! One [`Recorder`] serves three readers (the access log, `/executions` and the spans), so that they always
 //! agree. No body, header field or query is kept: clients' data stays out of logs.
 
+mod failures;
+mod line;
+mod request;
 mod shown;
 
 #[cfg(test)]
@@ -14,18 +17,23 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::trace::{Context, SpanId};
+pub use self::failures::{CaughtFailure, Cause, FiredBound};
+pub use self::line::KnownSecond;
+pub use self::request::{Request, RequestId, RequestRef, Traced};
+use super::trace::SpanId;
 use crate::language::code::system;
-use crate::language::observe::{Caught, End, Ended};
-use crate::language::outcome::{Failure, FailureType, Outcome};
+use crate::language::observe::{End, Ended};
+use crate::language::outcome::{FailureType, Outcome};
 use crate::language::provider::{self, Destination, Role, Wait};
-use crate::language::temporal::Timestamp;
 
 /// How many attempts of one request are kept: the first half of this number, and the latest.
 const ATTEMPTS: usize = 64;
 
 /// How many caught failures of one request are kept: the first ones.
 const CAUGHT: usize = 16;
+
+/// How many bounds of one request that fired are kept: the first ones.
+const BOUNDS: usize = 16;
 
 /// The longest text from a client or an upstream in a record, in bytes.
 const TEXT: usize = 2048;
@@ -56,6 +64,7 @@ struct RecorderState {
     /// How the upstream broke the answer off.
     broken: Option<Cause>,
     caught: Vec<CaughtFailure>,
+    bounds: Vec<FiredBound>,
 }
 
 /// The identity of an attempt, in records and events.
@@ -112,19 +121,6 @@ pub struct SentSpan {
     pub path: Box<str>,
 }
 
-/// A failure that a `catch` took.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CaughtFailure {
-    /// The Step whose `catch` it is.
-    pub step: Box<str>,
-    /// The Step that was entered.
-    pub next: Box<str>,
-    /// Whether this was in the Flow of a cleanup.
-    pub cleanup: bool,
-    /// The failure and its chain, newest first.
-    pub chain: Vec<Cause>,
-}
-
 /// What the client got.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerSummary {
@@ -149,73 +145,11 @@ pub enum Kind {
     Failure,
 }
 
-/// One failure of a chain.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// Its type.
-    #[serde(rename = "type")]
-    pub ty: Box<str>,
-    /// Its code.
-    pub code: Box<str>,
-    /// Its message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub message: Option<Box<str>>,
-    /// Its advisory signal.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub retryable: Option<bool>,
-}
-
-/// The random id of one request, in records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RequestId(pub [u8; 8]);
-
-impl std::fmt::Display for RequestId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:016x}", u64::from_be_bytes(self.0))
-    }
-}
-
-/// A request's record without its attempts.
-#[derive(Clone, Debug)]
-pub struct Request {
-    /// The execution's id, which the client may have given, to several requests even.
-    pub id: Box<str>,
-    /// An id that no other request has.
-    pub request: RequestId,
-    /// The route; `None` if no route matched.
-    pub route: Option<Arc<str>>,
-    /// The client's address, without its port.
-    pub client: Box<str>,
-    /// The method.
-    pub method: Box<str>,
-    /// The path, without its query.
-    pub path: Box<str>,
-    /// How many bytes of its body were read.
-    pub received: u64,
-    /// The wall time at which it began.
-    pub at: Timestamp,
-    /// Present if the request is traced.
-    pub trace: Option<Box<Traced>>,
-}
-
-/// What a request's span says beside the record.
-#[derive(Clone, Debug)]
-pub struct Traced {
-    /// Its place in the trace.
-    pub context: Context,
-    /// `Host`.
-    pub host: Box<str>,
-    /// `http`.
-    pub scheme: &'static str,
-    /// `1.1`.
-    pub version: &'static str,
-}
-
 /// The record of a request that has ended.
 #[derive(Clone, Debug)]
-pub struct Execution {
+pub struct Execution<R = Request> {
     /// The request.
-    pub request: Request,
+    pub request: R,
     /// What the client got.
     pub answer: AnswerSummary,
     /// The attempts, in the order in which they began.
@@ -226,6 +160,8 @@ pub struct Execution {
     pub failures: Vec<Cause>,
     /// The failures that a `catch` took, in their order.
     pub caught: Vec<CaughtFailure>,
+    /// The bounds that fired, in their order.
+    pub bounds: Vec<FiredBound>,
 }
 
 impl Recorder {
@@ -258,6 +194,14 @@ impl Recorder {
         }
     }
 
+    /// A bound fired.
+    pub fn bound(&self, bound: FiredBound) {
+        let mut trail = self.lock();
+        if trail.bounds.len() < BOUNDS {
+            trail.bounds.push(bound);
+        }
+    }
+
     /// The execution has its Result. Only the first call counts.
     pub fn result(&self, outcome: &Outcome) {
         let mut trail = self.lock();
@@ -276,10 +220,18 @@ impl Recorder {
 
     /// The record of `request`, which has ended. `None` if it never began to be answered, or if the recorder is
     /// [provisional](Self::provisional) and nobody needs it.
-    pub fn finish(&self, request: impl FnOnce(&AnswerSummary) -> Request) -> Option<Execution> {
+    pub fn finish<R>(&self, request: impl FnOnce(&AnswerSummary) -> R) -> Option<Execution<R>> {
         let trail = std::mem::take(&mut *self.lock());
-        let RecorderState { provisional, mut attempts, omitted, end, answer, broken, caught } =
-            trail;
+        let RecorderState {
+            provisional,
+            mut attempts,
+            omitted,
+            end,
+            answer,
+            broken,
+            caught,
+            bounds,
+        } = trail;
         let answer = answer?;
         if provisional && !retried(&attempts) {
             return None;
@@ -290,7 +242,8 @@ impl Recorder {
             || Cause::new(&FailureType::Cancellation, system::CANCELLED, "the client went away");
         let mut failures = end.unwrap_or_else(|| vec![cancelled()]);
         failures.splice(0..0, broken);
-        Some(Execution { request: request(&answer), answer, attempts, omitted, failures, caught })
+        let request = request(&answer);
+        Some(Execution { request, answer, attempts, omitted, failures, caught, bounds })
     }
 
     fn lock(&self) -> MutexGuard<'_, RecorderState> {
@@ -345,31 +298,6 @@ fn causes(outcome: &Outcome) -> Vec<Cause> {
     outcome.failure().map(|failure| Cause::chain(failure)).unwrap_or_default()
 }
 
-impl CaughtFailure {
-    /// The record of `caught`.
-    pub fn of(caught: &Caught<'_>) -> Self {
-        let Caught { step, failure, next, cleanup } = *caught;
-        Self { step: step.into(), next: next.into(), cleanup, chain: Cause::chain(failure) }
-    }
-}
-
-impl Cause {
-    fn chain(failure: &Failure) -> Vec<Self> {
-        let causes = failure.chain().map(|failure| Self {
-            ty: failure.ty.as_str().into(),
-            code: failure.code.as_str().into(),
-            message: failure.message.as_deref().map(|message| short(message).into()),
-            retryable: failure.retryable,
-        });
-        causes.collect()
-    }
-
-    fn new(ty: &FailureType, code: &str, message: &str) -> Self {
-        let message = Some(short(message).into());
-        Self { ty: ty.as_str().into(), code: code.into(), message, retryable: None }
-    }
-}
-
 /// The part of a text that fits into a record.
 pub fn short(text: &str) -> &str {
     // A character has at most four bytes, so there is a boundary nearby.
@@ -377,12 +305,21 @@ pub fn short(text: &str) -> &str {
     cut.unwrap_or_default()
 }
 
-impl Execution {
+impl Execution<RequestRef<'_>> {
+    /// The same with texts of its own, for readers that keep it.
+    pub(super) fn into_owned(self) -> Execution {
+        let Self { request, answer, attempts, omitted, failures, caught, bounds } = self;
+        let request = request.to_owned();
+        Execution { request, answer, attempts, omitted, failures, caught, bounds }
+    }
+}
+
+impl<R> Execution<R> {
     /// The record of a request without an execution: refused with `code`, or matched by no route.
-    pub fn refused(request: Request, answer: AnswerSummary, code: &str, detail: &str) -> Self {
+    pub fn refused(request: R, answer: AnswerSummary, code: &str, detail: &str) -> Self {
         let failures = vec![Cause::new(&FailureType::Error, code, detail)];
-        let (attempts, caught) = (Vec::new(), Vec::new());
-        Self { request, answer, attempts, omitted: 0, failures, caught }
+        let (attempts, caught, bounds) = (Vec::new(), Vec::new(), Vec::new());
+        Self { request, answer, attempts, omitted: 0, failures, caught, bounds }
     }
 
     /// What became of it, in one of three kinds.

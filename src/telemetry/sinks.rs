@@ -8,11 +8,12 @@ use std::io;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use super::batch_writer::BatchWriter;
 use super::executions::Executions;
 use super::limiter::LogLimiter;
 use super::lines::LineStyle;
 use super::metrics::Metrics;
-use super::record::{Execution, Kind};
+use super::record::{Execution, Kind, KnownSecond, RequestRef};
 use super::recordings::{Copied, Recordings};
 use super::settings::{Access, TelemetrySettings, Tracing, When};
 use super::trace::{Tracer, TracerError};
@@ -27,7 +28,7 @@ pub struct Telemetry {
     metrics: Arc<Metrics>,
     executions: Arc<Executions>,
     /// Started when a configuration first uses it.
-    access: OnceLock<WriteQueue<Arc<Execution>>>,
+    access: OnceLock<Arc<BatchWriter<KnownSecond>>>,
     /// A line for each request, if somebody watches.
     lines: Option<WriteQueue<Arc<Execution>>>,
     /// Whole exchanges, if somebody asked for them.
@@ -49,7 +50,7 @@ pub struct Sinks {
 #[derive(Clone, Debug)]
 struct AccessLog {
     settings: Access,
-    lines: WriteQueue<Arc<Execution>>,
+    lines: Arc<BatchWriter<KnownSecond>>,
 }
 
 impl Telemetry {
@@ -106,14 +107,11 @@ impl Telemetry {
 
     fn access(&self, settings: Access) -> Option<AccessLog> {
         if self.access.get().is_none() {
-            let format = |execution: &Arc<Execution>, out: &mut Vec<u8>| execution.line(out);
             let dropped = self.metrics.lost_records("access");
-            let line = "Records of the access log were dropped: its reader is slow, or gone.";
-            let pace = LogLimiter::new("Records of the access log were dropped.", None);
-            let loss = Loss::told(dropped, pace, line);
-            match WriteQueue::start("access-log", loss, io::stdout(), format) {
+            let told = LogLimiter::new("Records of the access log were dropped.", None);
+            match BatchWriter::start("access-log", (dropped, told), io::stdout()) {
                 // This cannot fail: only one configuration is loaded at a time.
-                Ok(lines) => drop(self.access.set(lines)),
+                Ok(lines) => drop(self.access.set(Arc::new(lines))),
                 Err(error) => tracing::error!(%error, "There is no access log."),
             }
         }
@@ -143,7 +141,10 @@ impl Telemetry {
 
     /// Waits a short time until the last records are written and the last spans exported.
     pub fn flush(&self) {
-        for lines in self.access.get().into_iter().chain(&self.lines) {
+        if let Some(lines) = self.access.get() {
+            lines.flush(LAST);
+        }
+        if let Some(lines) = &self.lines {
             lines.flush(LAST);
         }
         if let Some(recordings) = &self.recordings {
@@ -195,42 +196,46 @@ impl Sinks {
         self.access.is_some() || self.lines.is_some()
     }
 
-    /// Delivers a record to every reader that wants it, and what was copied of its exchange.
-    pub fn deliver(&self, execution: Execution, copied: Option<Copied>) {
-        let execution = Arc::new(execution);
-        if let (Some(recordings), Some(copied)) = (&self.recordings, copied) {
-            recordings.keep(copied, Arc::clone(&execution));
-        }
+    /// Delivers a record to every reader that wants it, and what was copied of its exchange. The access log gets its line at
+    /// once, and the tracer its spans; only the others keep it.
+    pub fn deliver(&self, execution: Execution<RequestRef<'_>>, copied: Option<Copied>) {
         if let Some(log) = &self.access
             && log.takes(&execution)
         {
-            log.lines.send(Arc::clone(&execution));
-        }
-        if let Some(lines) = &self.lines {
-            lines.send(Arc::clone(&execution));
+            log.lines.append(|second, out| execution.line(second, out));
         }
         if let Some(tracer) = &self.tracer
             && execution.request.trace.is_some()
         {
             tracer.deliver(&execution);
         }
-        if let Some(executions) = &self.executions
-            && execution.request.route.is_some()
-        {
+        let executions = self.executions.as_ref().filter(|_| execution.request.route.is_some());
+        let recorded = self.recordings.as_ref().zip(copied);
+        if self.lines.is_none() && executions.is_none() && recorded.is_none() {
+            return;
+        }
+        let execution = Arc::new(execution.into_owned());
+        if let Some((recordings, copied)) = recorded {
+            recordings.keep(copied, Arc::clone(&execution));
+        }
+        if let Some(lines) = &self.lines {
+            lines.send(Arc::clone(&execution));
+        }
+        if let Some(executions) = executions {
             executions.push(execution);
         }
     }
 }
 
 impl AccessLog {
-    fn takes(&self, execution: &Execution) -> bool {
+    fn takes(&self, execution: &Execution<RequestRef<'_>>) -> bool {
         let always = match self.settings.when {
             When::None => false,
             When::Failures => execution.kind() != Kind::Success,
             When::Retried => execution.kind() != Kind::Success || execution.retried(),
             When::All => true,
         };
-        always || self.samples(&execution.request.id)
+        always || self.samples(execution.request.id)
     }
 
     /// By the id, so that all proxies on a request's way sample the same ones.
@@ -252,18 +257,17 @@ fn fraction(hash: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::telemetry::record::tests::{self, answer, request};
+    use crate::telemetry::record::tests::{self, answer, request_ref};
     use tokio::time::Instant;
 
     fn log(when: When, sample: f64) -> AccessLog {
-        let dropped = Metrics::new().lost_records("access");
-        let loss = Loss::counted(dropped);
-        let lines = WriteQueue::start("t", loss, io::sink(), |_: &Arc<Execution>, _| ()).unwrap();
-        AccessLog { settings: Access { when, sample }, lines }
+        let lost = (Metrics::new().lost_records("access"), LogLimiter::new("Lost.", None));
+        let lines = BatchWriter::start("t", lost, io::sink()).unwrap();
+        AccessLog { settings: Access { when, sample }, lines: Arc::new(lines) }
     }
 
-    fn execution(failed: bool, attempts: u32) -> Execution {
-        tests::execution(request("r"), failed, answer(200, Instant::now(), 1), attempts)
+    fn execution(failed: bool, attempts: u32) -> Execution<RequestRef<'static>> {
+        tests::execution(request_ref("r"), failed, answer(200, Instant::now(), 1), attempts)
     }
 
     #[test]

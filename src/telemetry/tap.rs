@@ -96,6 +96,19 @@ impl Tap {
             }
         }
     }
+
+    /// The same, if there is one now.
+    pub fn try_next(&mut self) -> Option<TapMessage> {
+        loop {
+            if let Some(heard) = self.sieve.ready.pop_front() {
+                return Some(heard);
+            }
+            match self.listener.try_next()? {
+                TapMessage::Event(event) => self.sieve.put(event),
+                missed @ TapMessage::Missed(_) => return Some(missed),
+            }
+        }
+    }
 }
 
 impl PendingEvents {

@@ -16,13 +16,14 @@ const UNCOUNTED: &str = "No metric: ";
 /// How a bound begins that a library keeps.
 const LIBRARY: &str = "Library: ";
 /// Keys of the configuration that bound nothing that others can make the process do.
-const OTHER_KEYS: [&str; 9] = [
+const OTHER_KEYS: [&str; 10] = [
     "balance",
     "ejection",
     "endpoints",
     "health",
     "host",
     "protocol",
+    "proxyProtocol",
     "retryBudget",
     "tls",
     "workers",

@@ -55,6 +55,24 @@ impl Played {
         Self::of(json!({ "entrypoint": "work", "steps": steps }), turns)
     }
 
+    /// Of a Step that makes the call `work`, with this cleanup. The Flow `shared`, which both may call, has `entry` around it.
+    fn cleaning(entry: &Json, work: &Json, cleanup: &Json, turns: &[Option<&'static str>]) -> Self {
+        let shared = json!({
+            "entrypoint": "tell",
+            "middleware": [entry],
+            "steps": {
+                "tell": { "action": "Call", "call": { "provider": SCRIPT }, "next": "told" },
+                "told": { "action": "Return" },
+            },
+        });
+        let finally = json!({ "provider": middleware("finally"), "onAlways": { "with": cleanup } });
+        let work =
+            json!({ "action": "Call", "call": work, "middleware": [finally], "next": "done" });
+        let steps = json!({ "work": work, "done": { "action": "Return" } });
+        let flows = json!({ "shared": shared });
+        Self::of(json!({ "entrypoint": "work", "flows": flows, "steps": steps }), turns)
+    }
+
     async fn outcome(&self) -> Outcome {
         let mut start = Start::new("x");
         run(self.plan.as_ref().unwrap(), &mut start, Value::empty_object(), Value::from(7)).await

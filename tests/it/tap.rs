@@ -11,6 +11,7 @@ use mwl_proxy::telemetry::events::Events;
 use mwl_proxy::telemetry::executions::Filter;
 use mwl_proxy::telemetry::recordings::Recordings;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use crate::support::watched::PATIENCE;
 
@@ -40,6 +41,16 @@ impl Backend for Counting {
     }
 
     fn drain(&self, _: &str, _: &str, _: bool) -> Result<Value, String> {
+        Err(String::new())
+    }
+
+    fn sample(&self) {}
+
+    fn history(&self, _: u64) -> Value {
+        Value::Null
+    }
+
+    fn explain(&self, _: &[u8], _: &CancellationToken) -> Result<Value, String> {
         Err(String::new())
     }
 
@@ -93,7 +104,7 @@ fn a_listener_that_lags_is_told_how_much_it_missed() {
     let route = Arc::from("lagging");
     for number in 0..100_000 {
         let id = number.to_string();
-        drop(Events::begin(|| &id, &route));
+        drop(Events::begin(|| (&id, "GET", "/"), &route));
     }
     let told = until("event: missed\ndata: ", "\n");
     let missed = serde_json::from_str::<Value>(&told).unwrap()["missed"].as_u64().unwrap();

@@ -61,13 +61,13 @@ def wait_for_port(port, process, name):
 class Proxy:
     """A running proxy with its files in a directory: `proxy.json`, `log` and `access`."""
 
-    def __init__(self, config, directory, access=None, env=None, before=()):
+    def __init__(self, config, directory, access=None, env=None, before=(), more=()):
         self.directory = pathlib.Path(directory)
         self.port = int(config["listeners"][0]["address"].rsplit(":", 1)[1])
         self.admin = int(config["admin"]["address"].rsplit(":", 1)[1])
         self.access = self.directory / "access"
         self.write(config)
-        command = [*before, binary(), "run", "-c", self.directory / "proxy.json"]
+        command = [*before, binary(), "run", "-c", self.directory / "proxy.json", *more]
         with open(self.directory / "log", "wb") as log:
             out = access if access is not None else open(self.access, "wb")
             self.process = subprocess.Popen(

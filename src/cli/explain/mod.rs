@@ -7,6 +7,7 @@
 //! [`rehearsal`]: crate::proxy::rehearsal
 
 mod argument;
+mod ask;
 mod compare;
 mod json;
 mod mix;
@@ -25,6 +26,7 @@ use std::sync::Arc;
 use http::header::{self, HeaderName, HeaderValue};
 
 use self::argument::{ArgumentError, duration};
+pub(super) use self::ask::ask;
 use self::response::Labelled;
 use self::runs::Tally;
 use super::arguments::{ADMIN, Explain, Format, LISTEN};
@@ -72,6 +74,8 @@ struct Policy {
     asked: ClientRequest,
     described: RouteDescriptions,
     warnings: usize,
+    /// The texts that it was made of.
+    sources: Sources,
 }
 
 /// What came of a configuration's requests.
@@ -170,7 +174,9 @@ fn explained(explain: &Explain, input: &Input) -> Result<(usize, String), String
     if let Some(file) = &explain.script {
         scenario.responses = script::read(file, &known)?;
     }
-    let policies = loaded.into_iter().map(|(name, loaded)| Policy::of(name, loaded, &scenario));
+    let policies = loaded
+        .into_iter()
+        .map(|(name, loaded)| Policy::of(name, loaded, &scenario, Stage::new(scenario.script())));
     let policies = policies.collect::<Result<Vec<_>, _>>()?;
     let told: Vec<Told> = policies.iter().map(|policy| policy.play(&scenario)).collect();
     let warnings = policies.iter().map(|policy| policy.warnings).sum();
@@ -223,25 +229,30 @@ impl Scenario {
 }
 
 impl Policy {
-    fn of(name: String, loaded: Loaded, scenario: &Scenario) -> Result<Self, String> {
+    fn of(
+        name: String,
+        loaded: Loaded,
+        scenario: &Scenario,
+        stage: Arc<Stage>,
+    ) -> Result<Self, String> {
         let mut asked = scenario.asked.clone();
         if let Some(listener) = loaded.settings.listeners.first() {
             let host = HeaderValue::try_from(listener.address.to_string());
             let host = host.map_err(|error| error.to_string())?;
             asked.headers.entry(header::HOST).or_insert(host);
         }
-        let stage = Stage::new(scenario.script());
         let built = build_with(loaded, |settings| {
             let catalog = crate::proxy::catalog(Some(scenario.seed));
             let known = UpstreamRegistry::default();
             Runtime::build_on(settings, &catalog, &Metrics::new(), &known, Some(Arc::clone(&stage)))
         });
-        let Built { runtime, warnings, shown, .. } =
+        let Built { runtime, warnings, shown, sources, .. } =
             built.map_err(|refused| refused.to_string())?;
         let rehearsal = Rehearsal::new(runtime, stage);
         let rehearsal =
             rehearsal.map_err(|error| format!("the system gives no runtime: {error}"))?;
-        Ok(Self { name, rehearsal, asked, described: shown.routes, warnings: warnings.0.len() })
+        let (described, warnings) = (shown.routes, warnings.0.len());
+        Ok(Self { name, rehearsal, asked, described, warnings, sources })
     }
 
     fn play(&self, scenario: &Scenario) -> Told {

@@ -6,6 +6,7 @@ mod matches;
 mod scalars;
 mod shaping;
 mod stacks;
+mod stores;
 mod targets;
 mod tls;
 mod upstreams;

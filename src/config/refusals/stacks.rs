@@ -74,12 +74,32 @@ fn that_are_used_without_bound() {
         "listeners: [{{ address: 127.0.0.1:0 }}]\nstacks:\n  s0: [{entries}]\n{lists}routes: [{{ name: r, call: {{}}, middleware: [\n    {uses}] }}]\n"
     );
     insta::assert_snapshot!(rendered(&text), @r"
-    error[stacks-too-large]: all that stacks stand for holds more than 2000000 values
-      --> c.yaml:76:14
+    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 100000 values
+      --> c.yaml:18:14
        |
-    76 |     { stack: s10 }] }]
+    18 |     { stack: s10 },
        |              ^^^
-      = help: let fewer stacks name others
+      = help: name them in fewer places; a longer file may hold more
+    ");
+}
+
+#[test]
+fn around_all_routes_without_bound() {
+    let entries = vec!["{ provider: p }"; 600].join(", ");
+    let routes: Vec<String> = (0..100)
+        .map(|n| format!("\n- {{ name: r{n}, call: {{}}, match: {{ path: /{n} }} }}"))
+        .collect();
+    let text = format!(
+        "listeners: [{{ address: 127.0.0.1:0 }}]\nmiddleware: [{entries}]\nroutes:{}\n",
+        routes.concat()
+    );
+    insta::assert_snapshot!(rendered(&text), @r"
+    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 100000 values
+      --> c.yaml:87:3
+       |
+    87 | - { name: r83, call: {}, match: { path: /83 } }
+       |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+      = help: name them in fewer places; a longer file may hold more
     ");
 }
 

@@ -31,6 +31,14 @@ pub(super) enum Descent {
     Waits(Box<Paused>),
 }
 
+/// How an `onEntry` began.
+enum Begun {
+    /// It is over.
+    Descent(Descent),
+    /// Its action waits.
+    Waits { until: Asking, undecided: bool, pin: Option<Timestamp> },
+}
+
 /// An entry whose action waits, with the state of its `onEntry`.
 pub(super) struct Paused {
     run: EntryRun,
@@ -179,29 +187,52 @@ impl Frame<'_, '_> {
         now: &mut Option<Instant>,
         runs: &mut Vec<EntryRun>,
     ) -> Evaluated<Descent> {
-        let phase = entry.phase(Phase::Entry);
         let outer = (self.scope.attempt, self.scope.attempts);
-        let mut run = EntryRun::new(runs.len(), input, outer);
+        // It is large, so it is made in its place, and taken out again if it is not established.
+        runs.push(EntryRun::new(runs.len(), input, outer));
+        let begun = match runs.last_mut() {
+            Some(run) => self.begin(site, entry, run, now),
+            None => Ok(Begun::Descent(Descent::Down(Value::Null))),
+        };
+        match begun {
+            Ok(Begun::Descent(descent)) => Ok(descent),
+            Ok(Begun::Waits { until, undecided, pin }) => Ok(match runs.pop() {
+                Some(run) => Descent::Waits(Box::new(Paused { run, pin, until, undecided })),
+                None => Descent::Down(Value::Null),
+            }),
+            Err(fault) => {
+                runs.pop();
+                Err(fault)
+            }
+        }
+    }
+
+    /// The `onEntry` of the innermost entry, until it waits.
+    fn begin(
+        &mut self,
+        site: Site<'_>,
+        entry: &EntryPlan,
+        run: &mut EntryRun,
+        now: &mut Option<Instant>,
+    ) -> Evaluated<Begun> {
+        let phase = entry.phase(Phase::Entry);
         let (wanted, pin) = match phase.literal() {
             Some(_) if !phase.acts => (Entry::Proceed, None),
-            Some(with) => (self.act(site, entry, &mut run, with)?, None),
+            Some(with) => (self.act(site, entry, run, with)?, None),
             None => {
                 // Evaluation takes time.
                 *now = None;
                 let pin = self.execution.stamp();
-                (self.act_evaluated(site, entry, &mut run, pin)?, Some(pin))
+                (self.act_evaluated(site, entry, run, pin)?, Some(pin))
             }
         };
         match waiting(wanted) {
-            Ok((until, undecided)) => {
-                Ok(Descent::Waits(Box::new(Paused { run, pin, until, undecided })))
+            Ok((until, undecided)) => Ok(Begun::Waits { until, undecided, pin }),
+            // The common case: the inner scope runs, once, with the same input.
+            Err(Entry::Proceed) if pin.is_none() && !entry.middleware.reruns() => {
+                Ok(Begun::Descent(Descent::Down(run.input.clone())))
             }
-            Err(wanted) => {
-                self.enter(site, entry, (run, pin), wanted, now).map(|(run, descent)| {
-                    runs.push(run);
-                    descent
-                })
-            }
+            Err(wanted) => self.enter(site, entry, (run, pin), wanted, now).map(Begun::Descent),
         }
     }
 
@@ -230,18 +261,20 @@ impl Frame<'_, '_> {
             }
             Err(wanted) => wanted,
         };
-        let Paused { run, pin, .. } = *paused;
-        let (run, descent) = match self.enter(site, entry, (run, pin), wanted, &mut None) {
-            Ok(entered) => entered,
+        let Paused { mut run, pin, .. } = *paused;
+        match self.enter(site, entry, (&mut run, pin), wanted, &mut None) {
+            Ok(Descent::Down(value)) => {
+                runs.push(run);
+                self.descend_all(site, stack, value, runs)
+            }
+            Ok(other) => {
+                runs.push(run);
+                other
+            }
             Err(fault) => {
                 let fault = self.blame(self.place(site), fault);
-                return Descent::Rises(Ok(fault.into()));
+                Descent::Rises(Ok(fault.into()))
             }
-        };
-        runs.push(run);
-        match descent {
-            Descent::Down(value) => self.descend_all(site, stack, value, runs),
-            other => other,
         }
     }
 
@@ -273,7 +306,10 @@ impl Frame<'_, '_> {
     ) -> Evaluated<Entry> {
         let EntryRun { state, input, .. } = run;
         let wanted = entry.middleware.on_entry(state, with, self.asker(input))?;
-        state.config = Some(Arc::clone(with));
+        // Only a re-running middleware is asked for it again. A literal is shared by all workers.
+        if entry.middleware.reruns() {
+            state.config = Some(Arc::clone(with));
+        }
         if !matches!(wanted, Entry::Ask(_)) {
             self.decided(site, entry, run);
         }
@@ -282,8 +318,11 @@ impl Frame<'_, '_> {
 
     /// Tells the observer that the action of an `onEntry` has decided.
     fn decided(&self, site: Site<'_>, entry: &EntryPlan, run: &EntryRun) {
-        let (step, middleware) = (self.place(site), &*entry.middleware);
-        self.execution.observer.on(&Event::Decided { step, middleware, state: &run.state });
+        let observer = self.execution.observer;
+        if observer.follows_decisions() {
+            let (step, middleware) = (self.place(site), &*entry.middleware);
+            observer.on(&Event::Decided { step, middleware, state: &run.state });
+        }
     }
 
     /// Who asks for the actions of an entry that received `input`.
@@ -298,10 +337,10 @@ impl Frame<'_, '_> {
         &mut self,
         site: Site<'_>,
         entry: &EntryPlan,
-        (mut run, pin): (EntryRun, Option<Timestamp>),
+        (run, pin): (&mut EntryRun, Option<Timestamp>),
         wanted: Entry,
         now: &mut Option<Instant>,
-    ) -> Evaluated<(EntryRun, Descent)> {
+    ) -> Evaluated<Descent> {
         let race = match &wanted {
             Entry::Race { bound, .. } => {
                 Some(now.get_or_insert_with(Instant::now).checked_add(*bound))
@@ -310,7 +349,7 @@ impl Frame<'_, '_> {
         };
         run.state.deadline = self.shown(race.flatten());
         if let Some(pin) = pin {
-            self.shape_entry(site, entry, &mut run, pin)?;
+            self.shape_entry(site, entry, run, pin)?;
             *now = None;
         }
         let emitted = match wanted {
@@ -329,19 +368,18 @@ impl Frame<'_, '_> {
         if let Some(outcome) = emitted {
             run.emitted = true;
             if let Outcome::Failure(failure) = &outcome {
-                self.tell(&Event::Refused { entry: self.entry(site, &run), failure });
+                self.tell(&Event::Refused { entry: self.entry(site, run), failure });
             }
-            return Ok((run, Descent::Rises(Ok(outcome))));
+            return Ok(Descent::Rises(Ok(outcome)));
         }
         if run.armed && entry.middleware.reruns() {
             run.restore_to = Some(self.state.vars.clone());
-            self.begin_run(entry, &mut run);
+            self.begin_run(entry, run);
         } else if entry.middleware.reruns() {
             // Gated off, it counts the one run that there is.
             run.state.runs = 1;
         }
-        let passed = run.passed().clone();
-        Ok((run, Descent::Down(passed)))
+        Ok(Descent::Down(run.passed().clone()))
     }
 
     /// Evaluates the shaping key and the `assign` of an `onEntry`.

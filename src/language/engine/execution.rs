@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use super::ExecutionId;
 use super::view::StepNumber;
 use crate::language::clock::Clock;
 use crate::language::code::system;
@@ -18,7 +19,7 @@ use crate::language::value::Value;
 /// What all frames have in common ("execution").
 pub(super) struct Execution<'e> {
     pub(super) plan: &'e Plan,
-    pub(super) id: &'e str,
+    pub(super) id: ExecutionId<'e>,
     pub(super) platform: Value,
     pub(super) clock: Clock,
     pub(super) observer: &'e dyn Observer,

@@ -50,7 +50,7 @@ pub use self::gather::{FAN_OUT_LIMIT, MAX_DISPATCHES};
 /// One run of a root Flow, as the host starts it.
 pub struct Start<'a> {
     /// `execution.id`.
-    pub id: &'a str,
+    pub id: ExecutionId<'a>,
     /// `execution.platform`.
     pub platform: Value,
     /// Where the execution's instants come from.
@@ -73,11 +73,28 @@ pub struct Start<'a> {
     pub gives_up_early: bool,
 }
 
+/// `execution.id`: a text that is only checked to be one if an expression reads it.
+#[derive(Clone, Copy)]
+pub struct ExecutionId<'a>(pub &'a [u8]);
+
+impl<'a> ExecutionId<'a> {
+    /// The text; empty if it is none.
+    pub fn text(self) -> &'a str {
+        std::str::from_utf8(self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for ExecutionId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.text(), f)
+    }
+}
+
 impl<'a> Start<'a> {
     /// A start without a host, an observer or a cancellation.
     pub fn new(id: &'a str) -> Self {
         Self {
-            id,
+            id: ExecutionId(id.as_bytes()),
             platform: Value::empty_object(),
             clock: Clock::starting_now(),
             observer: &(),
@@ -118,7 +135,7 @@ pub async fn run(plan: &Plan, start: &mut Start<'_>, with: Value, input: Value) 
     let entered = if plan.needs().instants { clock.now() } else { clock.begun() };
     let execution = Execution {
         plan,
-        id,
+        id: *id,
         platform: std::mem::take(platform),
         clock: *clock,
         observer: *observer,

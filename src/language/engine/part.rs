@@ -131,7 +131,7 @@ impl<'a> Part<'a> {
         match self {
             Self::Record(record) => record.member(name),
             Self::Execution(execution) => match name {
-                "id" => Some(Self::Text(execution.id)),
+                "id" => Some(Self::Text(execution.id.text())),
                 "metadata" => Some(Self::Record(Record::of(execution.entered, None))),
                 "platform" => Some(Self::Value(&execution.platform)),
                 _ => None,

@@ -138,7 +138,10 @@ impl Frame<'_, '_> {
         if stack.is_empty() {
             return operation.run(self, site.location, input).await;
         }
-        let mut runs = Vec::new();
+        let mut runs = match stack.static_descent() {
+            Some(_) => Vec::new(),
+            None => Vec::with_capacity(stack.len()),
+        };
         let mut pending = stack.static_descent().map(|plan| self.descend_static(plan, &input));
         let mut value = input;
         loop {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::ExecutionId;
 use super::execution::Execution;
 use super::vars::Vars;
 use super::view::{FrameState, PhaseView, StepNumber, StepState, View};
@@ -26,7 +27,7 @@ pub fn past<R>(
     let now = clock.now();
     let execution = Execution {
         plan,
-        id: "01998e3e-4f2a-7c51-8d33-2f1f6b7f0c11",
+        id: ExecutionId(b"01998e3e-4f2a-7c51-8d33-2f1f6b7f0c11"),
         platform,
         clock,
         observer: &(),

@@ -19,7 +19,7 @@ use crate::language::value::Value;
 /// The state of an established entry: what the engine counts for it, and what the middleware keeps.
 #[derive(Debug, Default)]
 pub struct EntryState {
-    /// What `onEntry` captured; `None` if it was gated off.
+    /// What the `onEntry` of a re-running middleware captured; `None` if it was gated off.
     pub config: Option<Prepared>,
     /// How many runs of the inner scope have begun: 0 in `onEntry`, 1 in the first run.
     pub runs: u32,

@@ -78,6 +78,8 @@ pub struct Destination<'a> {
     pub upstream: &'a Arc<str>,
     /// Which of its endpoints.
     pub endpoint: Arc<dyn ReachedEndpoint>,
+    /// Whether the call ended before that endpoint was asked, for a reason that is none of the endpoint's.
+    pub unasked: bool,
     /// What else the host wants to record. The engine does not look into it.
     pub more: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -107,6 +109,13 @@ impl<'a> Slot<'a> {
     pub fn redirect(&self, endpoint: Arc<dyn ReachedEndpoint>) {
         if let Some(destination) = &mut self.lock().destination {
             destination.endpoint = endpoint;
+        }
+    }
+
+    /// The call has ended before the endpoint was asked, for a reason that is none of the endpoint's.
+    pub fn unasked(&self) {
+        if let Some(destination) = &mut self.lock().destination {
+            destination.unasked = true;
         }
     }
 

@@ -18,6 +18,7 @@ use super::connection;
 use crate::proxy::io::acked::Addresses;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::{Io, loopback};
+use crate::proxy::proxy_header::Ends;
 use crate::proxy::proxy_header::receive::receive;
 use crate::proxy::site::runtime::{ListenerProxies, ListenerTls};
 use crate::proxy::site::{Worker, WorkerState};
@@ -28,6 +29,8 @@ use crate::telemetry::limiter::LogLimiter;
 
 /// How many connections may wait to be accepted.
 const BACKLOG: i32 = 4096;
+/// Whether a connection has the `TCP_NODELAY` of the socket that accepted it, which spares a call for each.
+const INHERITED: bool = cfg!(target_os = "linux");
 /// How long to wait after an accept failed because resources ran out.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long to wait for a place before another idle connection is looked for.
@@ -52,10 +55,18 @@ pub(crate) fn bind(address: SocketAddr, count: usize) -> io::Result<Shared> {
 
 /// Makes sockets on `address` that another process has opened like those of [`bind`].
 pub(crate) fn adopt(address: SocketAddr, sockets: &[StdListener]) {
+    for socket in sockets {
+        prepare(address, &SockRef::from(socket));
+    }
+}
+
+/// Sets what the accepted connections inherit.
+fn prepare(address: SocketAddr, socket: &SockRef<'_>) {
     if address.ip().is_loopback() {
-        for socket in sockets {
-            loopback::disable_pacing(&SockRef::from(socket));
-        }
+        loopback::disable_pacing(socket);
+    }
+    if INHERITED && let Err(error) = socket.set_tcp_nodelay(true) {
+        tracing::debug!(%address, %error, "TCP_NODELAY could not be set.");
     }
 }
 
@@ -64,9 +75,7 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
     socket.set_nonblocking(true)?;
-    if address.ip().is_loopback() {
-        loopback::disable_pacing(&SockRef::from(&socket));
-    }
+    prepare(address, &SockRef::from(&socket));
     socket.bind(&address.into())?;
     Ok(socket)
 }
@@ -82,7 +91,9 @@ pub(crate) async fn accept(
 ) {
     let full =
         LogLimiter::new("As many clients are connected as `limits.connections` allows.", None);
-    let mut served = BoundListener { address, worker, proxies: None, tls: None, full };
+    // A connection to any address of this machine has to be asked for its own.
+    let local = listener.local_addr().ok().filter(|local| !local.ip().is_unspecified());
+    let mut served = BoundListener { address, local, worker, proxies: None, tls: None, full };
     let told = LogLimiter::new("A connection could not be accepted.", None);
     loop {
         let accepted = tokio::select! {
@@ -121,6 +132,8 @@ type ConnectionPermit = Option<tokio::sync::OwnedSemaphorePermit>;
 /// One listening address of one worker.
 struct BoundListener {
     address: SocketAddr,
+    /// The local address of its connections, if it is one for all.
+    local: Option<SocketAddr>,
     worker: Arc<Worker>,
     /// From whom connections begin with a PROXY header. Kept like `tls`.
     proxies: Option<Arc<ListenerProxies>>,
@@ -157,7 +170,7 @@ impl BoundListener {
 
     /// Serves a connection on its own task.
     fn spawn(&mut self, stream: TcpStream, client: SocketAddr, permit: ConnectionPermit) {
-        if let Err(error) = stream.set_nodelay(true) {
+        if !INHERITED && let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%client, error = %error, "TCP_NODELAY could not be set.");
         }
         let site = self.worker.site();
@@ -169,10 +182,11 @@ impl BoundListener {
         let limit = site.runtime.limits.head_timeout;
         let (worker, tls) = (Arc::clone(&self.worker), self.tls.clone());
         let proxies = self.proxies.clone().filter(|proxies| proxies.has(client));
+        let local = self.local;
         let (tell, told) = tokio::sync::oneshot::channel();
         let task = tokio::spawn(async move {
             let core = Arc::clone(&worker.core);
-            let local = stream.local_addr().ok();
+            let mut local = local.or_else(|| stream.local_addr().ok());
             let addresses = local.map(|local| Addresses { local, peer: client });
             let (state, registered) = core.connections.register(addresses);
             if let Ok(task) = told.await {
@@ -181,13 +195,15 @@ impl BoundListener {
             let (mut stream, mut client) = (stream, client);
             if let Some(proxies) = proxies {
                 let introduced = introduced(&mut stream, client, &proxies, (limit, &core));
-                let Some(source) = Box::pin(introduced).await else { return };
-                client = source;
+                let Some(ends) = Box::pin(introduced).await else { return };
+                if let Some(Ends { source, destination }) = ends {
+                    (client, local) = (source, Some(destination));
+                }
                 state.greeted();
             }
             match tls {
                 None => {
-                    let (io, peer) = (Io::Tcp(stream), Peer::clear(client));
+                    let (io, peer) = (Io::Tcp(stream), Peer { local, ..Peer::clear(client) });
                     connection::serve_registered(io, peer, &worker, &state).await;
                 }
                 // Boxed, so that clear-text connections do not carry its size.
@@ -196,7 +212,7 @@ impl BoundListener {
                     drop(tls);
                     if let Some((io, peer)) = greeted {
                         state.greeted();
-                        let io = Io::Served(io);
+                        let (io, peer) = (Io::Served(io), Peer { local, ..peer });
                         Box::pin(connection::serve_registered(io, peer, &worker, &state)).await;
                     }
                 }
@@ -209,16 +225,16 @@ impl BoundListener {
     }
 }
 
-/// The address of the client for whom `proxy` has opened a connection, as its PROXY header says. `None` if none came, which
-/// has been reported.
+/// The ends of the connection for which `proxy` has opened this one, if its PROXY header says them. `None` if no header came,
+/// which has been reported.
 async fn introduced(
     stream: &mut TcpStream,
     proxy: SocketAddr,
     proxies: &ListenerProxies,
     (limit, core): (Duration, &WorkerState),
-) -> Option<SocketAddr> {
+) -> Option<Option<Ends>> {
     match receive(stream, limit).await {
-        Ok(ends) => Some(ends.map_or(proxy, |ends| ends.source)),
+        Ok(ends) => Some(ends),
         Err(refused) => {
             proxies.refused(proxy, &refused, &core.headers);
             None
@@ -234,9 +250,10 @@ async fn greet(
     (limit, core): (Duration, &WorkerState),
 ) -> Option<(ServerStream<TcpStream>, Peer)> {
     match listened.tls.accept(stream, limit).await {
-        Ok(AcceptedConnection { io, http2, certificate }) => {
+        Ok(AcceptedConnection { io, http2, resumed, certificate }) => {
+            listened.done.count(usize::from(resumed));
             let over = Negotiated::Tls { http2 };
-            Some((io, Peer { address: client, over, certificate }))
+            Some((io, Peer { over, certificate, ..Peer::clear(client) }))
         }
         Err(refused) => {
             listened.refused(client, &refused, &core.handshakes);
@@ -261,15 +278,16 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
-    /// A connection inherits from its listening socket. Once it is accepted, it would be too late.
+    /// A connection inherits from its listening socket. Once it is accepted, it would be too late, or cost a call.
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_a_listener_on_the_loopback_accepts_is_not_paced() {
+    fn what_a_listener_on_the_loopback_accepts_is_neither_paced_nor_delayed() {
         let Shared { local: address, sockets: listeners } =
             bind("127.0.0.1:0".parse().unwrap(), 1).unwrap();
         let _client = std::net::TcpStream::connect(address).unwrap();
         listeners[0].set_nonblocking(false).unwrap();
         let (accepted, _) = listeners[0].accept().unwrap();
+        assert!(accepted.nodelay().unwrap());
         let accepted = SockRef::from(&accepted).tcp_congestion().unwrap();
         let listening = SockRef::from(&listeners[0]).tcp_congestion().unwrap();
         assert!(!loopback::paces(&accepted), "{}", accepted.escape_ascii());

@@ -1,18 +1,18 @@
 use super::*;
 use crate::language::provider::Contract;
 
-const README: &str = include_str!("../../../README.md");
+const PAGE: &str = include_str!("../../../docs/failures.md");
 
 #[test]
-fn the_readme_has_the_table() {
+fn the_page_of_failures_has_the_table() {
     for (code, Meaning { status, word, grpc, help, .. }) in TABLE {
         let (status, grpc) = (status.as_u16(), grpc.name());
         let row = format!("| `{code}` | {status} | `{word}` | {grpc} | {help} |");
-        assert!(README.contains(&row), "the README lacks this row:\n{row}");
+        assert!(PAGE.contains(&row), "docs/failures.md lacks this row:\n{row}");
     }
     let rows =
-        README.lines().filter(|line| line.starts_with("| `Pro") || line.starts_with("| `System."));
-    assert_eq!(rows.count(), TABLE.len(), "the README has rows that the table lacks");
+        PAGE.lines().filter(|line| line.starts_with("| `Pro") || line.starts_with("| `System."));
+    assert_eq!(rows.count(), TABLE.len(), "docs/failures.md has rows that the table lacks");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use httparse::Header;
 
 use super::error::Malformed;
+use super::names;
 use crate::proxy::settings::HeadLimits;
 
 /// How the fields of a message are read, in its head and after its body.
@@ -62,7 +63,7 @@ pub(crate) fn read(
     let mut said = HeadFields::default();
     for field in read {
         check_end(bytes, field.value)?;
-        let name = HeaderName::from_bytes(field.name.as_bytes());
+        let name = names::name(field.name.as_bytes());
         let name = name.map_err(|_| Malformed::Head(httparse::Error::HeaderName))?;
         let value = HeaderValue::from_maybe_shared(bytes.slice_ref(field.value));
         let value = value.map_err(|_| Malformed::Head(httparse::Error::HeaderValue))?;

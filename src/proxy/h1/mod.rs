@@ -1,7 +1,7 @@
 //! HTTP/1.1 as bytes (RFC 9112), for both clients and upstreams.
 //!
 //! Both sides read and write messages of the same form, so the code for that is shared. Reading: bytes are
-//! collected ([`read_buffer`]), a head's fields are checked for the message's framing ([`fields`]), and the body is
+//! collected ([`read_buffer`]), a head's fields are checked for the message's framing ([`fields`], [`names`]), and the body is
 //! decoded ([`decode`]). Writing: a body is framed ([`framing`]), polled ([`body_writer`]) and written
 //! ([`write_buffer`]). [`client_connection`] is what a client's connection shares with the reader of its request's body. What
 //! differs is in [`client`](super::client) and [`upstream::h1`](super::upstream).
@@ -12,6 +12,7 @@ mod decode;
 mod error;
 mod fields;
 mod framing;
+mod names;
 mod read_buffer;
 mod write_buffer;
 

@@ -4,6 +4,7 @@
 //! beside it without copying, and everything goes out in one system call. There is only one chunk at a time, so
 //! a body is not read faster than the peer accepts it.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,6 +14,17 @@ use tokio::io::AsyncWrite;
 
 /// A chunk up to this size is copied into the buffer, which is cheaper than another vector.
 const SMALL: usize = 1024;
+
+/// The memory of a usual message: its head, and a body that is copied.
+const USUAL: usize = 2 * SMALL;
+
+/// How much memory a thread keeps for its next message.
+const SPARED: usize = 2 * USUAL;
+
+thread_local! {
+    /// The memory of this thread's last message.
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Bytes before a chunk, the chunk, and bytes after it.
 #[derive(Debug, Default)]
@@ -39,10 +51,10 @@ impl WriteBuffer {
         let copied = body.filter(|size| *size <= SMALL).unwrap_or_default();
         let (text, size) = (self.text(), head.saturating_add(copied));
         if text.capacity() == 0 {
-            *text = Vec::with_capacity(size);
-        } else {
-            text.reserve(size);
+            *text = SPARE.take();
         }
+        // A small one would have to grow for the next message.
+        text.reserve(size.max(USUAL));
     }
 
     /// Puts in the next chunk of a body. There must be none yet: see [`WriteBuffer::is_full`].
@@ -118,16 +130,39 @@ impl WriteBuffer {
         }
     }
 
-    /// The message is complete: no memory is kept for the next one. What the allocator hands out again was used
-    /// more recently than a buffer that one of many connections keeps, so it is more likely in the cache.
+    /// The message is complete: no memory is kept for the next one of this connection. The next message of any connection
+    /// gets it: what was used last is most likely in the cache.
     pub(crate) fn rest(&mut self) {
-        *self = Self::default();
+        let Self { front, back, .. } = std::mem::take(self);
+        // They take turns.
+        let mut spare = if front.capacity() < back.capacity() { back } else { front };
+        if (1..=SPARED).contains(&spare.capacity()) {
+            spare.clear();
+            SPARE.set(spare);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_memory_of_a_message_serves_the_next_one_of_the_thread() {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        let mut peer = Narrow { widths: vec![4096], vectored: true, taken: Vec::new(), calls: 0 };
+        let mut places = std::collections::BTreeSet::new();
+        for _ in 0..5 {
+            let mut buffer = WriteBuffer::default();
+            buffer.reserve(100, None);
+            buffer.text().extend_from_slice(b"head");
+            places.insert(buffer.text().as_ptr().addr());
+            assert!(buffer.poll_write(&mut peer, &mut cx, &mut false).is_ready());
+            buffer.rest();
+        }
+        assert_eq!(places.len(), 1);
+        assert!(SPARE.take().capacity() >= USUAL);
+    }
     use proptest::prelude::*;
 
     /// Accepts this many bytes per write, in turn, and sometimes none.

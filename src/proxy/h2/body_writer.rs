@@ -59,17 +59,15 @@ impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), BodyWriteError<B::Error>>> {
         loop {
-            // Asked each time: it is what wakes a task that waits for its body alone.
-            if self.stream.poll_reset(cx).is_ready() {
-                return Poll::Ready(Err(BodyWriteError::Stream));
-            }
-            let ended = if self.is_blocked() {
-                ready!(self.poll_piece(cx))?
-            } else {
-                ready!(self.poll_next(cx))?
-            };
-            if ended {
-                return Poll::Ready(Ok(()));
+            let polled = if self.is_blocked() { self.poll_piece(cx) } else { self.poll_next(cx) };
+            match polled {
+                Poll::Ready(Ok(false)) => {}
+                Poll::Ready(ended) => return Poll::Ready(ended.map(drop)),
+                // It is what wakes a task that waits for its body alone.
+                Poll::Pending if self.stream.poll_reset(cx).is_ready() => {
+                    return Poll::Ready(Err(BodyWriteError::Stream));
+                }
+                Poll::Pending => return Poll::Pending,
             }
         }
     }

@@ -62,6 +62,12 @@ impl Frames {
             let skipped = self.skip.min(bytes.len());
             self.skip -= skipped;
             bytes = bytes.get(skipped..).unwrap_or_default();
+            if let (0, Some(head)) = (self.have, bytes.first_chunk()) {
+                let frame = Frame::of(head);
+                self.skip = HEAD + frame.length;
+                seen(frame);
+                continue;
+            }
             let Some((&byte, rest)) = bytes.split_first() else {
                 return;
             };
@@ -80,19 +86,30 @@ impl Frames {
 
     /// The frame, if its head is complete.
     fn whole(&self) -> Option<Frame> {
-        let [l0, l1, l2, kind, flags, s0, s1, s2, s3, r0, r1, r2, r3] = self.head;
-        let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
-        let resets = kind == kind::RST_STREAM && length == RESET - HEAD;
-        if self.have < HEAD || (resets && self.have < RESET) {
-            return None;
-        }
-        let reason = if resets { u32::from_be_bytes([r0, r1, r2, r3]) } else { 0 };
-        let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
-        Some(Frame { kind, flags, stream, length, reason })
+        let frame = Frame::of(&self.head);
+        let needs = if frame.resets() { RESET } else { HEAD };
+        (self.have >= needs).then_some(frame)
     }
 }
 
 impl Frame {
+    /// The frame that begins with these bytes. They may be longer than its head.
+    fn of(head: &[u8; RESET]) -> Self {
+        let [l0, l1, l2, kind, flags, s0, s1, s2, s3, r0, r1, r2, r3] = *head;
+        let length = u32::from_be_bytes([0, l0, l1, l2]) as usize;
+        let stream = u32::from_be_bytes([s0 & 0x7f, s1, s2, s3]);
+        let mut frame = Self { kind, flags, stream, length, reason: 0 };
+        if frame.resets() {
+            frame.reason = u32::from_be_bytes([r0, r1, r2, r3]);
+        }
+        frame
+    }
+
+    /// Whether it is an `RST_STREAM` as it should be.
+    const fn resets(self) -> bool {
+        self.kind == kind::RST_STREAM && self.length == RESET - HEAD
+    }
+
     /// Whether it ends a header block.
     pub(super) const fn ends_fields(self) -> bool {
         self.flags & END_HEADERS != 0

@@ -25,6 +25,8 @@ pub(crate) struct Incoming {
     left: Option<u64>,
     /// Whether only trailers can follow.
     data_ended: bool,
+    /// Whether all of it was received and read. Once it is, the library need not be asked.
+    ended: bool,
     /// The limits of the trailers.
     limits: HeadLimits,
     traffic: Arc<Traffic>,
@@ -54,13 +56,14 @@ impl Incoming {
     ) -> Self {
         let said = fields.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         let left = said.and_then(|length| length.parse().ok());
-        let left = if stream.is_end_stream() { Some(0) } else { left };
-        Self { stream, left, data_ended: false, limits, traffic }
+        let ended = stream.is_end_stream();
+        let left = if ended { Some(0) } else { left };
+        Self { stream, left, data_ended: false, ended, limits, traffic }
     }
 
     /// Whether all of it was received and read.
     pub(crate) fn is_ended(&self) -> bool {
-        self.stream.is_end_stream()
+        self.ended || self.stream.is_end_stream()
     }
 
     /// How many bytes are left, if that is known.
@@ -74,6 +77,7 @@ impl Incoming {
             // This cannot fail: the bytes were within the window.
             let _released = self.stream.flow_control().release_capacity(data.len());
             self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
+            self.ended = self.stream.is_end_stream();
         }
         Poll::Ready(polled)
     }

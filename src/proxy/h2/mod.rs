@@ -21,7 +21,7 @@ mod tests;
 mod traffic;
 
 pub(crate) use self::body_writer::{BodyWriteError, BodyWriter};
-pub(crate) use self::guarded::GuardedIo;
+pub(crate) use self::guarded::{GuardedIo, Outlet};
 pub(crate) use self::head_limits::OverLimit;
 pub(crate) use self::incoming::Incoming;
 pub(crate) use self::request_stream::RequestStream;

@@ -37,7 +37,7 @@ impl Ids {
         bytes
     }
 
-    /// A `UUIDv7` (RFC 9562 §5.7) for the wall time `nanos` since the Unix epoch.
+    /// A `UUIDv7` (RFC 9562 §5.7) for the wall time `nanos` since the Unix epoch. HTTP/2 keeps it in no table of fields.
     pub(crate) fn next(&self, nanos: i128) -> HeaderValue {
         let mut random = self.random.lock().unwrap_or_else(PoisonError::into_inner);
         let (high, low) = (random.next_u64(), random.next_u64());
@@ -46,8 +46,10 @@ impl Ids {
         let high = (millis << 16) | 0x7000 | (high & 0x0fff);
         let low = 0x8000_0000_0000_0000 | (low >> 2);
         // One allocation. A copied slice would make a second one when it is first cloned.
-        HeaderValue::from_maybe_shared(Bytes::from_owner(hyphenated(high, low)))
-            .unwrap_or(HeaderValue::from_static("unknown"))
+        let id = HeaderValue::from_maybe_shared(Bytes::from_owner(hyphenated(high, low)));
+        let mut id = id.unwrap_or(HeaderValue::from_static("unknown"));
+        id.set_sensitive(true);
+        id
     }
 }
 

@@ -6,18 +6,15 @@ mod concurrency_limit;
 mod failures;
 mod fault;
 mod idempotency;
-mod known;
+mod installing;
 mod rate_limit;
 mod states;
 mod written;
 
 use std::sync::Arc;
 
-use self::known::Known;
-use super::store::{Store, Stores};
+use super::store::Stores;
 use crate::language::provider::{Catalog, Draws, Installation, Middleware};
-use crate::language::value::Value;
-use crate::source::{Diagnostic, Diagnostics, did_you_mean};
 use crate::telemetry::metrics::Metrics;
 
 /// A middleware of the proxy's own.
@@ -59,39 +56,6 @@ pub fn catalog(seed: Option<u64>) -> Catalog {
 /// What the host lends to an entry.
 fn entry_host<'a>(at: &Installation<'a>) -> Option<&'a EntryHost> {
     at.host.and_then(|host| host.host.downcast_ref())
-}
-
-/// The store that an entry names, if it names one. `None` if there is none of that name, which is reported.
-///
-/// A definition that is run without a host has no stores, and a rehearsal asks none: what an entry keeps is then its own.
-#[expect(clippy::option_option, reason = "whether there is one, of what is right")]
-fn installed_store(
-    at: &Installation<'_>,
-    with: &Value,
-    found: &mut Diagnostics,
-) -> Option<Option<Arc<Store>>> {
-    let named = with.get("store").filter(|named| !named.is_null());
-    let (Some(named), Some(host)) = (named, entry_host(at)) else {
-        return Some(None);
-    };
-    let named = named.as_str().unwrap_or_default();
-    if let Some(store) = host.stores.get(named) {
-        return Some(Some(Arc::clone(store)).filter(|_| !host.rehearsed));
-    }
-    let message = format!("there is no store `{named}`");
-    let help = did_you_mean(named, host.stores.names())
-        .unwrap_or_else(|| "add it to `stores` of the configuration".to_owned());
-    found.push(Diagnostic::error("unknown-store", at.place("store"), message).with_help(help));
-    None
-}
-
-/// Whether two entries keep what they keep at one place.
-fn same_store(one: Option<&Arc<Store>>, other: Option<&Arc<Store>>) -> bool {
-    match (one, other) {
-        (None, None) => true,
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        _ => false,
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,17 @@ use crate::language::outcome::Failure;
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 
+/// What a request's `with` adds to the arguments that are the same for all: the key, if the entry has one.
+#[derive(Debug)]
+pub(super) struct Key(pub(super) Option<Arc<str>>);
+
+impl Key {
+    /// Reads the key.
+    pub(super) fn read(with: &Value) -> Result<Self, Failure> {
+        text(with, "key").map(Self)
+    }
+}
+
 /// The member `name`, unless it is absent or null.
 pub(super) fn member(with: &Value, name: &str) -> Option<Value> {
     with.get(name).filter(|value| !value.is_null())
@@ -52,6 +63,29 @@ pub(super) fn count(
             .ok_or_else(|| wrong(name, &format!("an integer from {least} to {most}"), &value))
     };
     member(with, name).map(read).transpose()
+}
+
+/// A size of at most `most` bytes, with its unit.
+pub(super) fn size(with: &Value, name: &str, most: usize) -> Result<Option<usize>, Failure> {
+    let read = |value: Value| {
+        let size = value.as_str().and_then(bytes).filter(|size| *size <= most);
+        let wanted = || format!("a size of at most {most} bytes, such as 64KiB");
+        size.ok_or_else(|| wrong(name, &wanted(), &value))
+    };
+    member(with, name).map(read).transpose()
+}
+
+/// A number of bytes with its unit.
+fn bytes(text: &str) -> Option<usize> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at_checked(digits)?;
+    let factor = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return None,
+    };
+    number.parse::<usize>().ok()?.checked_mul(factor)
 }
 
 /// `observed` is not what `name` must be.

@@ -14,10 +14,9 @@ use std::net::SocketAddr;
 /// How long a header may be, with everything that it says beside the addresses. Version 1 allows 107 bytes.
 pub(crate) const LONGEST: usize = 4096;
 
-#[cfg(test)]
 /// The version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ProxyVersion {
+pub enum ProxyVersion {
     /// A line of text.
     V1,
     /// Binary.
@@ -66,7 +65,6 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Parsed, HeaderError> {
     }
 }
 
-#[cfg(test)]
 /// The header that says that a connection is for `ends`; `None`: that it is the sender's own.
 pub(crate) fn write(version: ProxyVersion, ends: Option<Ends>) -> Vec<u8> {
     match version {
@@ -80,7 +78,6 @@ fn begins(bytes: &[u8], start: &[u8]) -> bool {
     bytes.iter().zip(start).all(|(byte, wanted)| byte == wanted)
 }
 
-#[cfg(test)]
 impl Ends {
     /// These ends as addresses of one family: IPv4 if both are that, even as mapped ones.
     fn of_one_family(self) -> Self {
@@ -93,7 +90,6 @@ impl Ends {
     }
 }
 
-#[cfg(test)]
 /// An address as one of IPv6.
 fn mapped(end: SocketAddr) -> SocketAddr {
     match end {

@@ -78,7 +78,6 @@ fn port(word: &str) -> Option<u16> {
 }
 
 /// The line for `ends`.
-#[cfg(test)]
 pub(super) fn write(ends: Option<Ends>) -> Vec<u8> {
     let Some(ends) = ends else {
         return b"PROXY UNKNOWN\r\n".to_vec();

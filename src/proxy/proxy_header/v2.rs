@@ -65,7 +65,6 @@ where
 }
 
 /// The header for `ends`.
-#[cfg(test)]
 pub(super) fn write(ends: Option<Ends>) -> Vec<u8> {
     let mut header = SIGNATURE.to_vec();
     let Some(ends) = ends else {

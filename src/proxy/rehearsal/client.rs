@@ -142,7 +142,7 @@ async fn ask(
     // The handshake is left out. It does not change the request.
     let secure = secure || asked.certificate.is_some();
     let over = if secure { Negotiated::Tls { http2: false } } else { Negotiated::Clear };
-    let client = Peer { address, over, certificate: asked.certificate.clone() };
+    let client = Peer { address, local: None, over, certificate: asked.certificate.clone() };
     let far = Io::Other(Box::new(far));
     tokio::spawn(connection::serve(far, client, Arc::clone(worker), None));
     let answer = async {

@@ -30,6 +30,7 @@ use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::refused_head::RefusedHead;
 use crate::proxy::message::target::Target;
 use crate::proxy::message::{headers, id, query};
+use crate::proxy::proxy_header::Ends;
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
 use crate::proxy::tls::ClientCertificate;
 use crate::proxy::upstream::Upstream;
@@ -59,6 +60,8 @@ pub(crate) struct Exchange {
     /// Whether it is a gRPC call, which gets gRPC answers.
     pub(crate) grpc: bool,
     client: IpAddr,
+    /// The ends of its connection, if an upstream of the configuration is to be told them.
+    ends: Option<Box<Ends>>,
     /// The client's certificate, if the listener asked for one.
     certificate: Option<Arc<ClientCertificate>>,
     /// The scheme of its connection.
@@ -132,6 +135,7 @@ impl Exchange {
         if unread.is_none() {
             settle_expectation(&upload, &mut asked, &mut parts.headers);
         }
+        let ends = if site.runtime.introduces { peer.ends(client) } else { None };
         // From here on, the exchange ends the count of the request.
         std::mem::forget(admitted);
         let exchange = move || Self {
@@ -148,6 +152,7 @@ impl Exchange {
             begun,
             grpc,
             client,
+            ends,
             certificate: peer.certificate.clone(),
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
@@ -182,6 +187,11 @@ impl Exchange {
     /// The client's address.
     pub(crate) const fn client(&self) -> IpAddr {
         self.client
+    }
+
+    /// The ends of its connection that `upstream` is to be told, if it is and they are known.
+    pub(crate) fn ends_for(&self, upstream: &Upstream) -> Option<&Ends> {
+        self.ends.as_deref().filter(|_| upstream.settings.proxy_protocol.is_some())
     }
 
     /// The path as the client wrote it.

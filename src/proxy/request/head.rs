@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use http::header::Entry;
-use http::{HeaderMap, HeaderValue, Method, Version, header, request};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header, request};
 use tokio::time::Instant;
 
 use super::trace;
@@ -185,13 +185,19 @@ fn as_any_version(site: &WorkerConfig, parts: &mut ReceivedHead) -> Result<(), R
     if !parts.target.as_str().is_ascii() {
         return Err(TargetError::Character.into());
     }
-    headers::join_crumbs(&mut parts.headers);
+    // Most requests have neither, and looking at each name once is cheaper than looking these up.
+    let special = |name: &HeaderName| *name == header::COOKIE || *name == header::CONTENT_LENGTH;
+    let special = parts.headers.keys().any(special);
+    if special {
+        headers::join_crumbs(&mut parts.headers);
+    }
     let limits = &site.runtime.limits;
     limits.heads().check(&parts.headers, 0).map_err(|beyond| match beyond {
         OverLimit::Fields(limit) => Refusal::too_many_fields(limit),
         OverLimit::Size(limit) => Refusal::fields_too_large(limit),
     })?;
-    if headers::is_length_sound(&parts.headers) { Ok(()) } else { Err(Refusal::bad_length()) }
+    let sound = !special || headers::is_length_sound(&parts.headers);
+    if sound { Ok(()) } else { Err(Refusal::bad_length()) }
 }
 
 /// The first route that matches the request, and the `Host` that replaces its own, if they differ.
@@ -264,11 +270,15 @@ fn one_hop_further(fields: &mut HeaderMap) -> bool {
     true
 }
 
-/// The id in the request, or a new one that is added to it.
+/// The id in the request, or a new one that is added to it. HTTP/2 must not keep it in its table of fields: it comes
+/// once, takes the place of others, and the library compares each new one with all that are there.
 fn request_id(site: &WorkerConfig, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
     let new = || site.core.ids.next(site.core.clock.at(begun).as_nanos());
     match headers.entry(&id::REQUEST_ID) {
-        Entry::Occupied(given) if id::is_well_formed(given.get()) => given.get().clone(),
+        Entry::Occupied(mut given) if id::is_well_formed(given.get()) => {
+            given.get_mut().set_sensitive(true);
+            given.get().clone()
+        }
         Entry::Occupied(mut given) => {
             let id = new();
             given.insert(id.clone());

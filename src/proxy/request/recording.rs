@@ -21,7 +21,9 @@ use crate::proxy::body::capture::{Capture, CapturedHead};
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::message::target::Target;
 use crate::proxy::site::WorkerConfig;
-use crate::telemetry::record::{AnswerSummary, Execution, Recorder, Request, RequestId, Traced};
+use crate::telemetry::record::{
+    AnswerSummary, Execution, Recorder, Request, RequestId, RequestRef, Traced,
+};
 use crate::telemetry::trace::{SpanId, TRACEPARENT};
 
 /// The span of an attempt, if its request is traced.
@@ -35,8 +37,10 @@ pub(crate) fn span(exchange: &Exchange) -> Option<SpanId> {
 /// Adds the trace to the upstream's request.
 pub(crate) fn inject(exchange: &Exchange, span: Option<SpanId>, fields: &mut Cow<'_, HeaderMap>) {
     if let (Some(place), Some(span)) = (exchange.trace.as_deref(), span)
-        && let Ok(value) = HeaderValue::try_from(place.context.header(span))
+        && let Ok(mut value) = HeaderValue::from_bytes(&place.context.header(span))
     {
+        // It comes once: HTTP/2 need not keep it in its table of fields.
+        value.set_sensitive(true);
         fields.to_mut().insert(TRACEPARENT, value);
     }
 }
@@ -121,15 +125,14 @@ impl Exchange {
         }
     }
 
-    fn described(&self, answer: &AnswerSummary) -> Request {
-        let host = self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    fn described(&self, answer: &AnswerSummary) -> RequestRef<'_> {
         Request {
-            id: self.id().into(),
+            id: self.id(),
             request: RequestId(self.site.core.ids.random()),
-            route: Some(self.route.name.clone()),
-            client: self.client().to_string().into(),
-            method: self.method.as_str().into(),
-            path: self.path().into(),
+            route: Some(&*self.route.name),
+            client: self.client(),
+            method: self.method.as_str(),
+            path: self.path(),
             received: match &self.upload {
                 Upload::None => 0,
                 Upload::Stream(source) => source.read(),
@@ -137,16 +140,17 @@ impl Exchange {
             },
             at: self.site.core.clock.at(answer.began),
             trace: self.traced().map(|place| {
-                Box::new(Traced {
+                let host = self.headers.get(header::HOST).and_then(|host| host.to_str().ok());
+                Traced {
                     context: place.context,
-                    host: host.unwrap_or_default().into(),
+                    host: host.unwrap_or_default(),
                     scheme: self.scheme,
                     version: match place.version {
                         Version::HTTP_10 => "1.0",
                         Version::HTTP_2 => "2",
                         _ => "1.1",
                     },
-                })
+                }
             }),
         }
     }
@@ -183,12 +187,12 @@ impl RefusedRequest {
     /// The request was refused with `code` and answered with `status`.
     pub(crate) fn deliver(&self, id: &str, status: u16, (code, detail): (&str, &str)) {
         let request = Request {
-            id: id.into(),
+            id,
             request: RequestId(self.site.core.ids.random()),
             route: None,
-            client: self.client.to_string().into(),
-            method: self.method.as_str().into(),
-            path: self.target.path().into(),
+            client: self.client,
+            method: self.method.as_str(),
+            path: self.target.path(),
             received: 0,
             at: self.site.core.clock.at(self.begun),
             trace: None,

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::observer::RequestObserver;
 use crate::language::code::system;
-use crate::language::engine::{self, Alarm, Start};
+use crate::language::engine::{self, Alarm, ExecutionId, Start};
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::plan::Plan;
 use crate::language::value::Value;
@@ -169,11 +169,12 @@ async fn run(
     } else {
         Value::Null
     };
-    let events = Events::begin(|| exchange.id(), &route.name);
+    let events =
+        Events::begin(|| (exchange.id(), exchange.method.as_str(), exchange.path()), &route.name);
     let stage = exchange.site.runtime.stage.as_deref();
     let observer = (RequestObserver(exchange), (events.as_deref(), stage));
     let mut start = Start {
-        id: exchange.id(),
+        id: ExecutionId(exchange.id.as_bytes()),
         platform,
         clock: exchange.site.core.clock,
         observer: &observer,

@@ -4,6 +4,7 @@ use tokio::time::Instant;
 
 use crate::language::observe::{Caught, End, Ended, EntryPlace, Event, Observer, Passed};
 use crate::language::outcome::{Failure, Outcome};
+use crate::language::provider::Role;
 use crate::language::provider::middleware::retry::{BEYOND_BOUND, BUDGET_SPENT, SWITCHED_OFF};
 use crate::language::provider::middleware::timeout;
 use crate::language::value::Value;
@@ -11,7 +12,7 @@ use crate::proxy::request::exchange::Exchange;
 use crate::proxy::upstream::condition::{Cause, Reported};
 use crate::proxy::upstream::endpoints::WorkerEndpoint;
 use crate::telemetry::metrics::Cleaned;
-use crate::telemetry::record::{Attempt, CaughtFailure};
+use crate::telemetry::record::{Attempt, CaughtFailure, FiredBound};
 
 /// Updates the route's counters and the request's record. The spans are made from the record.
 #[derive(Clone, Copy, Debug)]
@@ -24,8 +25,13 @@ impl RequestObserver<'_> {
             return;
         };
         let code = ended.code();
-        self.0.route.metrics.attempt(destination.upstream, code, ended.took);
-        if let Some(endpoint) = destination.endpoint.as_any().downcast_ref::<WorkerEndpoint>() {
+        let metrics = &self.0.route.metrics;
+        metrics.attempt(destination.upstream, code, ended.took);
+        if ended.attempt.role == Role::Cleanup {
+            metrics.cleanup_attempt(destination.upstream, code);
+        }
+        let endpoint = destination.endpoint.as_any().downcast_ref::<WorkerEndpoint>();
+        if let Some(endpoint) = endpoint.filter(|_| !destination.unasked) {
             endpoint.metrics.attempt(code.is_none());
             if matches!(ended.end, End::Interrupted(Some(by)) if by.code.as_str() == timeout::EXCEEDED)
             {
@@ -108,6 +114,14 @@ impl RequestObserver<'_> {
         }
     }
 
+    fn exceeded(self, entry: EntryPlace<'_>, emitted: &Failure) {
+        let entry = entry.to_string();
+        self.0.route.metrics.timeout(&entry);
+        if let Some(recorder) = self.0.recorder(true) {
+            recorder.bound(FiredBound::of(entry, emitted));
+        }
+    }
+
     fn passed_over(self, passed: &Passed<'_>) {
         let Passed { entry, failure, .. } = *passed;
         tracing::debug!(
@@ -154,7 +168,7 @@ impl Observer for RequestObserver<'_> {
                 route.metrics.refusal(&entry.to_string(), failure.code.as_str());
             }
             Event::GaveUp { entry, failure } => self.gave_up(entry, failure),
-            Event::TimeoutExceeded { entry, .. } => route.metrics.timeout(&entry.to_string()),
+            Event::TimeoutExceeded { entry, emitted } => self.exceeded(entry, emitted),
             Event::Caught(caught) => self.caught(caught),
             Event::Faulted { step, failure } => self.faulted(step, failure),
             Event::CleanupDone { step, outcome, caught } => self.cleaned(step, outcome, caught),

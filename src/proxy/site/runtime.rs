@@ -53,6 +53,8 @@ pub struct Runtime {
     /// The field of every answer that carries the execution's id.
     pub(crate) request_id: Option<HeaderName>,
     pub(crate) paths: Paths,
+    /// Whether an upstream is to be told the ends of clients' connections.
+    pub(crate) introduces: bool,
     /// Whether this proxy adds itself to `Via`.
     pub(crate) via: bool,
     pub(crate) refusals: RefusalMetrics,
@@ -85,6 +87,8 @@ pub(crate) struct ListenerProxies {
 #[derive(Debug)]
 pub(crate) struct ListenerTls {
     pub(crate) tls: ServerTls,
+    /// `mwl_tls_handshakes_total`: full ones, and those that resumed a session.
+    pub(crate) done: RefusalMetrics,
     /// `mwl_tls_handshake_failures_total`, in the order of [`tls::TlsFailure::ALL`].
     pub(crate) failures: RefusalMetrics,
 }

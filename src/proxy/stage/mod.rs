@@ -31,6 +31,9 @@ use crate::telemetry::record::{Call, status};
 /// The most events that are recorded. Further ones would show nothing new.
 const MOST: usize = 10_000;
 
+/// The same where somebody else asks.
+const MOST_FOR_OTHERS: usize = 1000;
+
 /// The script and the record of a rehearsal.
 #[derive(Debug)]
 pub(crate) struct Stage {
@@ -38,7 +41,9 @@ pub(crate) struct Stage {
     log: Mutex<Log>,
     /// When the request arrived.
     begun: Mutex<Option<Instant>>,
-    /// Cancelled when the record is full.
+    /// How many events are recorded.
+    most: usize,
+    /// Cancelled when the record is full, or when it is to stop.
     full: CancellationToken,
     /// Cancelled when the execution loops without waiting.
     busy: CancellationToken,
@@ -53,11 +58,22 @@ struct Log {
 impl Stage {
     /// The stage for requests, one after the other, with upstreams that respond as `script` says.
     pub(crate) fn new(script: Script) -> Arc<Self> {
+        Self::with(script, MOST, CancellationToken::new())
+    }
+
+    /// The same for a question of somebody else, who can't stop this program: it ends when `stop` is cancelled, and its
+    /// record is smaller.
+    pub(crate) fn bounded(script: Script, stop: &CancellationToken) -> Arc<Self> {
+        Self::with(script, MOST_FOR_OTHERS, stop.child_token())
+    }
+
+    fn with(script: Script, most: usize, full: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             script: Mutex::new(script),
             log: Mutex::default(),
             begun: Mutex::default(),
-            full: CancellationToken::new(),
+            most,
+            full,
             busy: CancellationToken::new(),
         })
     }
@@ -167,7 +183,7 @@ impl Stage {
     fn write(&self, what: EventKind) {
         let at = IsoDuration(self.elapsed());
         let mut log = lock(&self.log);
-        if log.events.len() < MOST {
+        if log.events.len() < self.most {
             log.events.push(Event { at, what });
         } else {
             self.full.cancel();
@@ -181,6 +197,10 @@ impl Stage {
 }
 
 impl Observer for Stage {
+    fn follows_decisions(&self) -> bool {
+        true
+    }
+
     fn on(&self, event: &observe::Event<'_>) {
         use observe::Event;
         self.write(match *event {

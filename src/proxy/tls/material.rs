@@ -3,15 +3,18 @@
 use std::fmt;
 use std::sync::Arc;
 
-use rustls::RootCertStore;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{RootCertStore, SignatureAlgorithm};
 
 use super::validity::Validity;
 use super::{Fingerprint, provider};
 use crate::language::temporal::Timestamp;
+
+/// The length of a public RSA key of 2048 bits, in DER.
+const RSA_2048: usize = 294;
 
 /// Why a file cannot be used: the end of a sentence that begins with its name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -154,6 +157,13 @@ impl Identity {
     /// The time until which it is valid.
     pub(super) const fn until(&self) -> Timestamp {
         self.validity.until
+    }
+
+    /// Whether one signature takes over a millisecond: RSA of more than 2048 bits.
+    pub(super) fn signs_slowly(&self) -> bool {
+        let key = &self.certified.key;
+        let bytes = key.public_key().map_or(0, |key| key.len());
+        key.algorithm() == SignatureAlgorithm::RSA && bytes > RSA_2048
     }
 
     /// Presents it to every peer.

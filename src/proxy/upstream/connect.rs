@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio::task::yield_now;
 use tokio::time::Instant;
@@ -23,6 +23,7 @@ use super::resolve::in_turn;
 use super::{Upstream, condition, http2, race};
 use crate::language::temporal::Span;
 use crate::proxy::io::{Io, loopback};
+use crate::proxy::proxy_header::{self, Ends};
 use crate::proxy::settings;
 use crate::proxy::stage::{ProxyEnd, ScriptedConnection, Stage};
 use crate::proxy::tls::{ClientStream, EndpointTls, TlsError, TlsErrorKind};
@@ -51,24 +52,24 @@ pub(super) struct NewHttp2 {
     pub(super) line: Option<Arc<ScriptedConnection>>,
 }
 
-/// Opens a connection to `endpoint` of `upstream`. On a stage, it leads to the script.
+/// Where a connection leads, and for whom it is.
+type To<'a> = (&'a Arc<WorkerEndpoint>, Option<&'a Ends>);
+
+/// Opens a connection to an endpoint of `upstream`. On a stage, it leads to the script.
 pub(super) async fn open(
     upstream: &Upstream,
-    endpoint: &Arc<WorkerEndpoint>,
+    to: To<'_>,
     deadline: Instant,
 ) -> Result<NewHttp1, ConnectError> {
-    let Transport { io, endpoint, peer, line } = transport(upstream, endpoint, deadline).await?;
+    let Transport { io, endpoint, peer, line } = transport(upstream, to, deadline).await?;
     let conn = Http1Connection::new(io, upstream.settings.heads);
     Ok(NewHttp1 { conn, endpoint, peer, line })
 }
 
 /// The same for HTTP/2.
-pub(super) async fn open_shared(
-    upstream: &Upstream,
-    endpoint: &Arc<WorkerEndpoint>,
-) -> Result<NewHttp2, ConnectError> {
+pub(super) async fn open_shared(upstream: &Upstream, to: To<'_>) -> Result<NewHttp2, ConnectError> {
     let deadline = deadline(upstream);
-    let Transport { io, endpoint, peer, line } = transport(upstream, endpoint, deadline).await?;
+    let Transport { io, endpoint, peer, line } = transport(upstream, to, deadline).await?;
     let settings::Upstream { heads, ping_interval, .. } = *upstream.settings;
     // In a rehearsal, the far end is always there, and PINGs would go on for ever.
     let ping = if line.is_some() { Duration::ZERO } else { ping_interval };
@@ -87,7 +88,7 @@ struct Transport {
 
 async fn transport(
     upstream: &Upstream,
-    endpoint: &Arc<WorkerEndpoint>,
+    (endpoint, ends): To<'_>,
     deadline: Instant,
 ) -> Result<Transport, ConnectError> {
     if let Some(stage) = &upstream.stage {
@@ -98,15 +99,28 @@ async fn transport(
     if let Some(path) = &endpoint.at.socket {
         let limit = upstream.settings.connect_timeout;
         let connecting = async {
-            let stream = UnixStream::connect(path).await;
-            stream.map_err(|error| ConnectError::from_io(&error))
+            let stream = async {
+                let mut stream = UnixStream::connect(path).await?;
+                introduce(&mut stream, &upstream.settings, ends).await?;
+                Ok(stream)
+            };
+            stream.await.map_err(|error: io::Error| ConnectError::from_io(&error))
         };
         let stream = within(deadline, connecting, || ConnectError::silent(limit)).await;
         let stream = stream.inspect_err(|error| failed(endpoint, error))?;
         let (io, endpoint) = (Io::Other(Box::new(stream)), Arc::clone(endpoint));
         return Ok(Transport { io, endpoint, peer: None, line: None });
     }
-    let (socket, endpoint, peer) = socket(upstream, endpoint, deadline).await?;
+    let (mut socket, endpoint, peer) = socket(upstream, endpoint, deadline).await?;
+    if upstream.settings.proxy_protocol.is_some() {
+        let introducing = async {
+            let introduced = introduce(&mut socket, &upstream.settings, ends).await;
+            introduced.map_err(|error| ConnectError::from_io(&error))
+        };
+        let late = || ConnectError::silent(upstream.settings.connect_timeout);
+        let introduced = within(deadline, introducing, late).await;
+        introduced.inspect_err(|error| failed(&endpoint, error))?;
+    }
     let io = match &endpoint.at.tls {
         None => Io::Tcp(socket),
         Some(tls) => {
@@ -115,6 +129,19 @@ async fn transport(
         }
     };
     Ok(Transport { io, endpoint, peer: Some(peer), line: None })
+}
+
+/// Writes the PROXY header with which a new connection begins, if the upstream expects one. Without `ends` it says that the
+/// connection is the proxy's own.
+pub(super) async fn introduce<T: AsyncWrite + Unpin>(
+    io: &mut T,
+    upstream: &settings::Upstream,
+    ends: Option<&Ends>,
+) -> io::Result<()> {
+    match upstream.proxy_protocol {
+        Some(version) => io.write_all(&proxy_header::write(version, ends.copied())).await,
+        None => Ok(()),
+    }
 }
 
 /// Tells that no connection to `endpoint` was made.

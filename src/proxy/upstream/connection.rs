@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, StatusCode};
@@ -16,9 +17,9 @@ use super::origin::ResponseOrigin;
 use super::request_head::RequestHead;
 use super::{Upstream, http2};
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::boxed::pinned;
 use crate::proxy::h1::Error;
 use crate::proxy::h2::{CountsSnapshot, Incoming};
+use crate::proxy::proxy_header::Ends;
 use crate::proxy::stage::ScriptedConnection;
 
 /// A connection for one request.
@@ -46,6 +47,8 @@ pub(crate) struct Http1Lease {
 pub(super) struct IdleConnection {
     pub(super) conn: Box<Http1Connection>,
     pub(super) endpoint: Arc<WorkerEndpoint>,
+    /// The ends that its PROXY header has named.
+    pub(super) ends: Option<Box<Ends>>,
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     pub(super) line: Option<Arc<ScriptedConnection>>,
@@ -58,6 +61,7 @@ struct Lease {
     /// Its request's place at the upstream.
     _place: Place,
     visit: Visit,
+    ends: Option<Box<Ends>>,
     peer: Option<IpAddr>,
     /// False once it was returned.
     open: bool,
@@ -68,11 +72,11 @@ struct Lease {
 pub(crate) struct Http2Stream {
     /// The rest of the request, once the response has begun. Dropped before `place`, which then is free.
     upload: Option<http2::UploadRest>,
+    /// The exchange, once a request was handed over and until its response has begun. Dropped before `place`, too.
+    sent: Option<Result<http2::Exchange, Box<http2::NotSent>>>,
     place: StreamSlot,
     /// The byte counts when the request was handed over.
     mark: CountsSnapshot,
-    /// The exchange, once a request was handed over.
-    sent: Option<Result<http2::Exchange, http2::NotSent>>,
     /// Whether the request is a HEAD. Its response has no body, whatever its head says.
     head: bool,
     reused: bool,
@@ -182,8 +186,13 @@ impl Connection {
                 }
                 Err(error) => Err(Box::new(lease.failed(error))),
             },
-            // Boxed, so that HTTP/1.1 does not carry its size.
-            Self::Http2(shared) => pinned(|| shared.response(interim)).await,
+            Self::Http2(mut shared) => match poll_fn(|cx| shared.poll_answer(cx, interim)).await {
+                Ok((h1::ResponseHead { status, reason, fields }, incoming)) => {
+                    let body = shared.body(incoming, status);
+                    Ok(UpstreamResponse { status, reason, fields, body })
+                }
+                Err(not_sent) => Err(Box::new(shared.failed(not_sent))),
+            },
         }
     }
 }
@@ -196,8 +205,8 @@ impl Http1Lease {
         parked: IdleConnection,
         reused: bool,
     ) -> Self {
-        let IdleConnection { conn, endpoint: _, peer, line } = parked;
-        let lease = Lease { upstream, _place: place, visit, peer, open: true };
+        let IdleConnection { conn, endpoint: _, ends, peer, line } = parked;
+        let lease = Lease { upstream, _place: place, visit, ends, peer, open: true };
         Self { conn, lease, line, reused }
     }
 
@@ -246,7 +255,8 @@ impl Http1Lease {
         if conn.rest() {
             lease.open = false;
             let (endpoint, peer) = (Arc::clone(lease.visit.endpoint()), lease.peer);
-            lease.upstream.park(IdleConnection { conn, endpoint, peer, line });
+            let ends = lease.ends.take();
+            lease.upstream.park(IdleConnection { conn, endpoint, ends, peer, line });
         }
     }
 }
@@ -263,7 +273,7 @@ impl Http2Stream {
     /// A stream for one request.
     pub(super) fn new(place: StreamSlot, reused: bool) -> Self {
         let mark = place.shared().traffic.mark();
-        Self { upload: None, place, mark, sent: None, head: false, reused }
+        Self { upload: None, sent: None, place, mark, head: false, reused }
     }
 
     /// Hands `request` over.
@@ -274,39 +284,34 @@ impl Http2Stream {
         }
         self.head = *request.method() == Method::HEAD;
         self.mark = shared.traffic.mark();
-        self.sent = Some(shared.send(request));
+        self.sent = Some(shared.send(request).map_err(Box::new));
         self.place.ask(self.mark);
     }
 
-    async fn response(
-        mut self: Box<Self>,
-        interim: InterimSink<'_>,
-    ) -> Result<UpstreamResponse, Box<SendError>> {
-        let answer = match self.sent.take() {
-            Some(Ok(exchange)) => self.answer(exchange, interim).await,
-            Some(Err(not_sent)) => Err(not_sent),
-            // Nothing was handed over, so nothing will arrive.
-            None => std::future::pending().await,
-        };
-        self.place.answered();
-        match answer {
-            Ok((h1::ResponseHead { status, reason, fields }, incoming)) => {
-                let body = self.body(incoming, status);
-                Ok(UpstreamResponse { status, reason, fields, body })
-            }
-            Err(not_sent) => Err(Box::new(self.failed(not_sent))),
-        }
-    }
-
-    async fn answer(
+    /// The response's head, and its body. Sends the request meanwhile.
+    fn poll_answer(
         &mut self,
-        mut exchange: http2::Exchange,
+        cx: &mut Context<'_>,
         interim: InterimSink<'_>,
-    ) -> Result<(h1::ResponseHead, Incoming), http2::NotSent> {
-        let answer = poll_fn(|cx| exchange.poll_answer(cx, interim)).await;
-        let answer = answer.map_err(|error| exchange.failed(error))?;
-        self.upload = exchange.rest();
-        Ok(answer)
+    ) -> Poll<Result<(h1::ResponseHead, Incoming), http2::NotSent>> {
+        let polled = match &mut self.sent {
+            Some(Ok(exchange)) => match ready!(exchange.poll_answer(cx, interim)) {
+                Ok(answer) => {
+                    self.upload = exchange.rest();
+                    Ok(answer)
+                }
+                Err(error) => Err(exchange.failed(error)),
+            },
+            Some(Err(_)) => match self.sent.take() {
+                Some(Err(not_sent)) => Err(*not_sent),
+                _ => return Poll::Pending,
+            },
+            // Nothing was handed over, so nothing will arrive.
+            None => return Poll::Pending,
+        };
+        self.sent = None;
+        self.place.answered();
+        Poll::Ready(polled)
     }
 
     /// The source of the body of a response with this `status`. If there is no body, `END_STREAM` may come later

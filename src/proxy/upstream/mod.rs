@@ -37,14 +37,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
 use self::capacity::{Capacity, Place};
-use self::connection::{Connection, Http1Lease, IdleConnection};
+use self::connection::{Connection, Http1Lease, Http2Stream, IdleConnection};
 use self::endpoints::{Choice, Draws, Tried, View, Visit, WorkerEndpoint, only};
 use self::h1::Http1Connection;
 use self::http2::Http2Connections;
 use self::pool::{Idle, Pool};
 use self::resolve::Resolve;
 use self::shared::SharedUpstream;
+use crate::proxy::boxed::boxed;
 use crate::proxy::io::Io;
+use crate::proxy::proxy_header::Ends;
 use crate::proxy::settings::{self, Protocol};
 use crate::proxy::stage::Stage;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -76,6 +78,18 @@ pub(crate) struct Upstream {
     followed: AtomicU64,
     /// Whether a task is running that closes old idle connections.
     swept: AtomicBool,
+}
+
+/// What a connection is wanted for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted<'a> {
+    /// The endpoint.
+    pub(crate) endpoint: &'a Arc<WorkerEndpoint>,
+    /// The ends of the client's connection, if the upstream is to be told them and they are known. Requests of different ends
+    /// never share a connection.
+    pub(crate) ends: Option<&'a Ends>,
+    /// Set while the request waits for one of the upstream's places. It has asked nobody by then.
+    pub(crate) waits: &'a AtomicBool,
 }
 
 impl Idle for IdleConnection {
@@ -142,31 +156,36 @@ impl Upstream {
         look(&view)
     }
 
-    /// An idle connection to `endpoint` that can take a request at once.
+    /// An idle connection that can take a request at once.
     pub(crate) fn at_hand(
         self: &Arc<Self>,
-        endpoint: &Arc<WorkerEndpoint>,
+        Wanted { endpoint, ends, waits: _ }: Wanted<'_>,
         now: Instant,
     ) -> Option<Connection> {
         // In a rehearsal the script decides first, in `connection`.
-        if self.stage.is_some()
-            || self.settings.protocol == Protocol::Http2
-            || endpoint.condition().is_drained()
-        {
+        if self.stage.is_some() || endpoint.condition().is_drained() {
             return None;
         }
         let held = (self.capacity.at_once()?, Visit::new(Arc::clone(endpoint)));
-        self.idle(held, now).ok()
+        if self.settings.protocol == Protocol::Http2 {
+            let slot = self.shared().place((endpoint.id, ends))?;
+            let stream = || Http2Stream::new(slot.holding(held.0, held.1), true);
+            return Some(Connection::Http2(boxed(stream)));
+        }
+        self.idle(held, ends, now).ok()
     }
 
-    /// An idle connection to the endpoint that is visited, or else what was `held`, for a new one.
+    /// An idle connection to the endpoint that is visited, for these `ends`; or else what was `held`, for a new one.
     fn idle(
         self: &Arc<Self>,
         held: (Place, Visit),
+        ends: Option<&Ends>,
         now: Instant,
     ) -> Result<Connection, (Place, Visit)> {
         let id = held.1.endpoint().id;
-        let (found, dropped) = self.lock().take(now, |parked| parked.endpoint.id == id);
+        let wanted =
+            |parked: &IdleConnection| parked.endpoint.id == id && parked.ends.as_deref() == ends;
+        let (found, dropped) = self.lock().take(now, wanted);
         for _ in 0..dropped {
             self.metrics.closed_idle();
         }
@@ -186,15 +205,23 @@ impl Upstream {
         let Some(endpoint) = first else { return };
         self.metrics.opened();
         let conn = Http1Connection::new(Io::Other(Box::new(io)), self.settings.heads);
-        self.park(IdleConnection { conn, endpoint, peer: None, line: None });
+        self.park(IdleConnection { conn, endpoint, ends: None, peer: None, line: None });
     }
 
     fn park(self: &Arc<Self>, parked: IdleConnection) {
-        if !self.leads(&parked.endpoint, parked.peer)
-            || self.lock().put(Instant::now(), parked).is_err()
-        {
+        if !self.leads(&parked.endpoint, parked.peer) {
             self.metrics.closed_active();
             return;
+        }
+        let now = Instant::now();
+        let full = self.lock().put(now, parked);
+        if let Err(parked) = full {
+            // The oldest may be for a client that has left, and nobody else can use it.
+            if parked.ends.is_none() || !self.lock().put_for_oldest(now, parked) {
+                self.metrics.closed_active();
+                return;
+            }
+            self.metrics.closed_idle();
         }
         self.metrics.to_idle();
         self.keep_swept();

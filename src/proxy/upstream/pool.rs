@@ -63,6 +63,11 @@ impl<T: Idle> Pool<T> {
         Ok(())
     }
 
+    /// Keeps `item` in the place of the oldest one. Returns false if there is none: then `item` is dropped.
+    pub(crate) fn put_for_oldest(&mut self, now: Instant, item: T) -> bool {
+        self.idle.pop_front().is_some() && self.put(now, item).is_ok()
+    }
+
     /// Drops items that are closed or too old. Returns how many, and when the next one is due; `None` if none
     /// is left.
     pub(crate) fn sweep(&mut self, now: Instant) -> (usize, Option<Instant>) {
@@ -156,5 +161,8 @@ mod tests {
         let mut pool = Pool::new(KEEP, 1);
         pool.put(Instant::now(), 2).unwrap();
         assert_eq!(pool.put(Instant::now(), 4), Err(4));
+        assert!(pool.put_for_oldest(Instant::now(), 4));
+        assert_eq!((pool.take(Instant::now(), |_| true), pool.len()), ((Some(4), 0), 0));
+        assert!(!Pool::new(KEEP, 0).put_for_oldest(Instant::now(), 4_u32));
     }
 }

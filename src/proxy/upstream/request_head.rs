@@ -1,6 +1,7 @@
 //! The head of a request, before it is sent in either protocol.
 
 use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
 
 use http::header::{self, HeaderMap, HeaderValue};
 use http::uri::{Authority, Scheme};
@@ -35,7 +36,7 @@ impl RequestHead<'_> {
     pub(super) fn into_request(
         self,
         body: RequestBody,
-        endpoint: (Scheme, &str),
+        endpoint: Endpoint<'_>,
     ) -> Option<Request<RequestBody>> {
         let mut fields = self.fields.into_owned();
         let mut request = Request::new(body);
@@ -51,16 +52,39 @@ impl RequestHead<'_> {
     }
 }
 
+/// Where a connection of HTTP/2 leads.
+#[derive(Clone, Debug)]
+pub(super) struct Endpoint<'a> {
+    pub(super) scheme: Scheme,
+    /// What replaces a missing `Host`.
+    pub(super) host: &'a str,
+    pub(super) last: &'a LastAuthority,
+}
+
+/// The authority of a connection's last request. Most requests have the same, so it is read and copied once.
+#[derive(Debug, Default)]
+pub(super) struct LastAuthority(Mutex<Option<Authority>>);
+
+impl LastAuthority {
+    /// The authority that `text` is, if it is one.
+    fn of(&self, text: &[u8]) -> Option<Authority> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = last.as_ref().filter(|last| last.as_str().as_bytes() == text) {
+            return Some(same.clone());
+        }
+        let authority = Authority::try_from(text).ok()?;
+        *last = Some(authority.clone());
+        Some(authority)
+    }
+}
+
 /// The target in HTTP/2's form for an endpoint. The value of `Host` becomes the authority (RFC 9113 §8.3.1).
-fn absolute(
-    target: &Target,
-    host: Option<&HeaderValue>,
-    (scheme, endpoint): (Scheme, &str),
-) -> Option<Uri> {
-    let host = host.and_then(|host| Authority::try_from(host.as_bytes()).ok());
+fn absolute(target: &Target, host: Option<&HeaderValue>, endpoint: Endpoint<'_>) -> Option<Uri> {
+    let Endpoint { scheme, host: own, last } = endpoint;
+    let host = host.and_then(|host| last.of(host.as_bytes()));
     let mut parts = uri::Parts::default();
     parts.scheme = Some(scheme);
-    parts.authority = host.or_else(|| endpoint.parse().ok());
+    parts.authority = host.or_else(|| last.of(own.as_bytes()));
     parts.path_and_query = Some(target.usual()?.clone());
     Uri::from_parts(parts).ok()
 }
@@ -71,14 +95,18 @@ mod tests {
 
     #[test]
     fn the_host_becomes_the_authority() {
+        let last = LastAuthority::default();
         let told = |target: &'static str, host: Option<&'static str>| {
             let host = host.map(HeaderValue::from_static);
-            let to = (Scheme::HTTP, "10.0.0.1:80");
+            let to = Endpoint { scheme: Scheme::HTTP, host: "10.0.0.1:80", last: &last };
             let target = Target::of_text(target.to_owned()).unwrap();
             absolute(&target, host.as_ref(), to).map(|uri| uri.to_string())
         };
         let is = |uri: &str| Some(uri.to_owned());
         assert_eq!(told("/a%2Fb?q=%20", Some("T.test:81")), is("http://T.test:81/a%2Fb?q=%20"));
+        for host in ["T.test:81", "t.test:81", "T.test:8", "T.test:8"] {
+            assert_eq!(told("/", Some(host)), is(&format!("http://{host}/")));
+        }
         assert_eq!(told("/", None), is("http://10.0.0.1:80/"));
         assert_eq!(told("/", Some("")), is("http://10.0.0.1:80/"));
         assert_eq!(told("/?q=<a>", None), None, "the library does not support it");
@@ -98,7 +126,8 @@ mod tests {
             expects: true,
             trailers: true,
         };
-        let to = || (Scheme::HTTPS, "e:1");
+        let last = LastAuthority::default();
+        let to = || Endpoint { scheme: Scheme::HTTPS, host: "e:1", last: &last };
         let request = outgoing(false).into_request(RequestBody::EMPTY, to()).unwrap();
         assert_eq!(request.uri(), "https://t/a");
         let mut sent: Vec<_> = request.headers().keys().map(http::HeaderName::as_str).collect();

@@ -16,6 +16,7 @@ pub(super) fn settings(authorities: &[&str]) -> Upstream {
         endpoints: authorities.iter().map(endpoint).collect(),
         balance: Balance::LeastRequest,
         protocol: Protocol::Http1,
+        proxy_protocol: None,
         connect_timeout: Duration::from_secs(8),
         idle_timeout: Duration::from_secs(30),
         keep_alive: Duration::from_mins(5),

@@ -21,14 +21,14 @@ impl BusyGuard {
         self.0.handed(bytes);
     }
 
-    /// The timer that the connection's last execution left, for reuse.
+    /// A timer that an earlier execution of the connection left, for reuse.
     pub(crate) fn take_alarm(&self) -> Alarm {
-        self.0.take_alarm()
+        self.0.alarms.take()
     }
 
-    /// Keeps the timer for the next execution.
+    /// Keeps the timer for a later execution.
     pub(crate) fn keep_alarm(&self, alarm: Alarm) {
-        self.0.keep_alarm(alarm);
+        self.0.alarms.keep(alarm);
     }
 }
 

@@ -7,6 +7,7 @@
 //! that does not complete its head gets a 408 from the [client](crate::proxy::client). One that does not
 //! read its answer cannot be told anything and is cut off.
 
+mod alarms;
 pub(crate) mod busy;
 mod evict;
 mod pace;
@@ -23,9 +24,9 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
+use self::alarms::Alarms;
 use self::pace::Pace;
 use self::taken::TakenBytes;
-use crate::language::engine::Alarm;
 use crate::proxy::io::acked::Addresses;
 use crate::proxy::settings::{Limits, MinimumRate};
 
@@ -50,12 +51,12 @@ pub(crate) struct ConnectionState {
     /// Whether a request has arrived.
     asked: AtomicBool,
     /// For the timeouts of its requests.
-    alarm: Mutex<Alarm>,
+    alarms: Alarms,
     /// Wakes the task that serves it.
     waker: Mutex<Option<Waker>>,
 }
 
-/// After this many idle ticks a connection gives up its timer.
+/// After this many idle ticks a connection gives up its timers.
 const AFTER: u32 = 2;
 
 /// Between two requests.
@@ -134,7 +135,7 @@ impl ConnectionState {
             streams: AtomicU32::new(0),
             rest: AtomicU8::new(IDLE),
             asked: AtomicBool::new(false),
-            alarm: Mutex::default(),
+            alarms: Alarms::default(),
             waker: Mutex::new(None),
         }
     }
@@ -176,16 +177,6 @@ impl ConnectionState {
     fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
         self.wake();
-    }
-
-    /// The timer that its last execution left.
-    pub(super) fn take_alarm(&self) -> Alarm {
-        std::mem::take(&mut lock(&self.alarm))
-    }
-
-    /// Keeps a timer for its next execution.
-    pub(super) fn keep_alarm(&self, alarm: Alarm) {
-        *lock(&self.alarm) = alarm;
     }
 
     fn wake(&self) {
@@ -344,9 +335,9 @@ impl Connections {
                 // It has a timeout of its own.
                 continue;
             }
-            if state.ticks(IDLE) == Some(AFTER) {
-                // The timer of an ended request must not wake it.
-                drop(state.take_alarm());
+            if state.ticks(IDLE) == Some(AFTER) || state.ticks(QUIET) == Some(AFTER) {
+                // The timers of ended requests must not wake it.
+                state.alarms.clear();
             }
             let over = |doing, limit| state.ticks(doing).is_some_and(|ticks| ticks > limit);
             let slow = patience.rate.is_some_and(|rate| state.is_slow(rate, length));

@@ -5,6 +5,7 @@ use crate::language::observe::{EntryPlace, Passed};
 use crate::language::provider::middleware::retry::Retry;
 use crate::language::provider::{AttemptId, DelaySource, EntryState};
 use crate::language::value::Value;
+use crate::telemetry::aside::aside;
 
 const ENTRY: EntryPlace<'_> = EntryPlace { step: "pay", stack: "pay", cleanup: false, position: 1 };
 
@@ -34,9 +35,11 @@ fn rare(both: &dyn Observer) {
 #[tokio::test(start_paused = true)]
 async fn events_tell_what_happened_and_only_when_asked() {
     let route = Arc::from("pay");
-    assert!(Events::begin(|| "0", &route).is_none(), "nobody asks");
+    let begins = || Events::begin(|| ("0", "GET", "/"), &route).is_some();
+    assert!(!begins(), "nobody asks");
     let mut heard = listen();
-    let events = Events::begin(|| "1", &route).unwrap();
+    assert!(!aside(begins), "a rehearsal beside it");
+    let events = Events::begin(|| ("1", "POST", "/pay"), &route).unwrap();
     let attempt = Attempt {
         id: AttemptId(1),
         step: "pay",
@@ -81,7 +84,7 @@ async fn events_tell_what_happened_and_only_when_asked() {
     rare(&both);
     events.done(&failed);
     drop(events);
-    drop(Events::begin(|| "1", &route));
+    drop(Events::begin(|| ("1", "POST", "/pay"), &route));
     let mut lines = Vec::new();
     while let Ok(event) = heard.0.try_recv() {
         assert_eq!((&event["execution"], &event["route"]), (&json!("1"), &json!("pay")));
@@ -90,7 +93,7 @@ async fn events_tell_what_happened_and_only_when_asked() {
         lines.push(Json::Object(event).to_string());
     }
     insta::assert_snapshot!(lines.join("\n"), @r#"
-    {"event":"execution.started"}
+    {"event":"execution.started","method":"POST","path":"/pay"}
     {"attempt":1,"event":"attempt.started","step":"pay"}
     {"attempt":1,"code":"A.B","duration":0.25,"event":"attempt.failed","status":503,"step":"pay","type":"error"}
     {"code":"A.B","delay":"PT1.5S","event":"retry.scheduled","policy":1,"source":"override","step":"pay"}
@@ -107,7 +110,7 @@ async fn events_tell_what_happened_and_only_when_asked() {
     {"cleanup":true,"code":"A.B","event":"failure.caught","next":"apologize","step":"pay"}
     {"code":"A.B","event":"definition.faulted","step":"pay"}
     {"attempts":2,"caught":1,"code":"A.B","duration":0.25,"event":"execution.done","type":"error"}
-    {"event":"execution.started"}
+    {"event":"execution.started","method":"POST","path":"/pay"}
     {"attempts":0,"code":"System.Cancelled","duration":0.0,"event":"execution.done","type":"cancellation"}
     "#);
 }

@@ -50,6 +50,8 @@ pub struct RouteMetrics {
     finally: Series<&'static str, IntCounter>,
     statuses: Series<u16, IntCounter>,
     attempts: Series<Arc<str>, AttemptMetrics>,
+    /// By the upstream and the code; `None` for a success. Those of cleanups, which `attempts` has as well.
+    cleanup_attempts: Series<(Arc<str>, Option<Arc<str>>), IntCounter>,
     retries: Series<(Option<Arc<str>>, DelaySource), IntCounter>,
     /// By the entry's place and the policy.
     exhausted: Series<(Box<str>, usize), IntCounter>,
@@ -94,6 +96,7 @@ impl Metrics {
             finally: Series::default(),
             statuses,
             attempts: Series::default(),
+            cleanup_attempts: Series::default(),
             retries: Series::default(),
             exhausted: Series::default(),
             suppressed: Series::default(),
@@ -138,6 +141,21 @@ impl RouteMetrics {
             let labels = [&*self.name, upstream, label];
             slot.get_or_init(|| counter(&families.attempts, &labels)).inc();
         }
+    }
+
+    /// `mwl_cleanup_attempts_total`, of an attempt that was counted as one.
+    pub fn cleanup_attempt(&self, upstream: &str, code: Option<&str>) {
+        let label =
+            code.map(|code| self.place(code).and_then(|n| self.codes.get(n)).map_or(OTHER, |c| c));
+        let make = || {
+            let labels = [&*self.name, upstream, label.unwrap_or(SUCCESS)];
+            let handle = counter(&self.metrics.families.cleanup_attempts, &labels);
+            ((Arc::from(upstream), label.map(Arc::from)), handle)
+        };
+        let is = |(at, code): &(Arc<str>, Option<Arc<str>>)| {
+            &**at == upstream && code.as_deref() == label
+        };
+        self.cleanup_attempts.find_or(is, make).inc();
     }
 
     /// `mwl_retries_total`.

@@ -19,8 +19,10 @@ pub struct RouteSummary {
     pub in_flight: u64,
     /// How long requests took, in seconds: the mean, and quantiles estimated from the buckets.
     pub duration: Durations,
-    /// Attempts by `success` or the failure's code, over all upstreams.
+    /// Attempts by `success` or the failure's code, over all upstreams, without those of cleanups.
     pub attempts: BTreeMap<String, u64>,
+    /// Those of cleanups.
+    pub cleanup_attempts: BTreeMap<String, u64>,
     /// Re-runs by the code of the failure that caused each.
     pub retries: BTreeMap<String, u64>,
     /// Retry budgets that ran out, over all policies.
@@ -69,6 +71,14 @@ impl Metrics {
         });
         read(&families.request_duration, |route, metric| route.duration = durations(metric));
         read(&families.attempts, |route, metric| add(&mut route.attempts, metric, "code"));
+        // After the others, so that none of these is missing there.
+        read(&families.cleanup_attempts, |route, metric| {
+            let (code, count) = (label(metric, "code"), count(metric));
+            if let Some(all) = route.attempts.get_mut(code) {
+                *all = all.saturating_sub(count);
+            }
+            add(&mut route.cleanup_attempts, metric, "code");
+        });
         read(&families.retries, |route, metric| add(&mut route.retries, metric, "code"));
         read(&families.exhausted, |route, metric| route.retries_exhausted += count(metric));
         read(&families.suppressed, |route, metric| {
@@ -79,11 +89,14 @@ impl Metrics {
         read(&families.faults, |route, metric| add(&mut route.faults, metric, "code"));
         read(&families.truncated, |route, metric| route.truncated += count(metric));
         read(&families.finally, |route, metric| add(&mut route.finally, metric, "outcome"));
+        for route in routes.values_mut() {
+            route.attempts.retain(|_, count| *count > 0);
+        }
         routes
     }
 }
 
-fn label<'a>(metric: &'a Metric, name: &str) -> &'a str {
+pub(super) fn label<'a>(metric: &'a Metric, name: &str) -> &'a str {
     let found = metric.get_label().iter().find(|pair| pair.name() == name);
     found.map_or("", |pair| pair.value())
 }
@@ -95,7 +108,7 @@ fn add(counts: &mut BTreeMap<String, u64>, metric: &Metric, by: &str) {
     }
 }
 
-fn count(metric: &Metric) -> u64 {
+pub(super) fn count(metric: &Metric) -> u64 {
     whole(metric.get_counter().get_value())
 }
 
@@ -165,6 +178,10 @@ mod tests {
         route.attempt("u", None, Duration::ZERO);
         route.attempt("v", None, Duration::ZERO);
         route.attempt("v", Some("A"), Duration::ZERO);
+        for code in [None, Some("B")] {
+            route.attempt("audit", code, Duration::ZERO);
+            route.cleanup_attempt("audit", code);
+        }
         route.retry("A", DelaySource::Override);
         route.retry("A", DelaySource::Schedule);
         route.exhausted("flow/0", 0);
@@ -177,7 +194,7 @@ mod tests {
         route.finally(Cleaned::Failure);
         metrics.route("idle", &[]);
         let routes = metrics.routes();
-        insta::assert_snapshot!(serde_json::to_string(&routes["pay"]).unwrap(), @r#"{"requests":{"200":2,"503":1},"inFlight":1,"duration":{"mean":0.015333333333333332,"p50":0.00375,"p90":0.04250000000000001,"p99":0.049249999999999995},"attempts":{"A":1,"success":2},"retries":{"A":2},"retriesExhausted":2,"retriesSuppressed":{"draining":1},"timeouts":1,"caught":{"A":1},"faults":{"System.EmptyRaise":1},"truncated":1,"finally":{"failure":1}}"#);
+        insta::assert_snapshot!(serde_json::to_string(&routes["pay"]).unwrap(), @r#"{"requests":{"200":2,"503":1},"inFlight":1,"duration":{"mean":0.015333333333333332,"p50":0.00375,"p90":0.04250000000000001,"p99":0.049249999999999995},"attempts":{"A":1,"success":2},"cleanupAttempts":{"other":1,"success":1},"retries":{"A":2},"retriesExhausted":2,"retriesSuppressed":{"draining":1},"timeouts":1,"caught":{"A":1},"faults":{"System.EmptyRaise":1},"truncated":1,"finally":{"failure":1}}"#);
         assert_eq!(routes["idle"], RouteSummary::default());
     }
 

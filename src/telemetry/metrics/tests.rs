@@ -128,7 +128,7 @@ fn series_end_with_their_names() {
     let metrics = Metrics::new();
     let use_all = |name: &str| {
         let (route, upstream) = (metrics.route(name, &["A"]), metrics.upstream(name));
-        let listener = metrics.handshakes(name, &["closed"]);
+        let listener = (metrics.handshake_failures(name, &["closed"]), metrics.handshakes(name));
         route.request_started();
         route.request_done(503, Duration::ZERO);
         route.attempt(name, Some("A"), Duration::ZERO);
@@ -140,7 +140,8 @@ fn series_end_with_their_names() {
         route.interim_dropped("late");
         upstream.opened();
         upstream.stale_resend();
-        listener.count(0);
+        listener.0.count(0);
+        listener.1.count(1);
         (route, upstream, listener)
     };
     let kept = use_all("kept");
@@ -283,14 +284,14 @@ fn names_pass_the_linter() {
 
 /// A metric without an explanation is useless to whoever is woken by it.
 #[test]
-fn the_readme_explains_every_family() {
-    let readme = include_str!("../../../README.md");
+fn the_page_for_operators_explains_every_family() {
+    let page = include_str!("../../../docs/operating.md");
     let mut collectors = Collectors::default();
     Families::of(&BUCKETS, &mut collectors);
     for family in collectors.0 {
         for described in family.desc() {
             let name = &described.fq_name;
-            assert!(readme.contains(&format!("`{name}")), "README.md says nothing of {name}");
+            assert!(page.contains(&format!("`{name}")), "docs/operating.md says nothing of {name}");
         }
     }
 }

@@ -1,19 +1,21 @@
-//! A record as JSON, for the access log and, with the chain of failures, for `/executions`.
+//! A record as JSON with the chain of failures, for `/executions`. The access log has the same members ([`line`](super::line)).
+
+use std::net::IpAddr;
 
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::{Attempt, Call, CaughtFailure, Cause, Execution, short};
+use super::{Attempt, Call, CaughtFailure, Cause, Execution, FiredBound, short};
 
 /// A record as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct RecordJson<'a> {
+pub(super) struct RecordJson<'a> {
     time: String,
     execution: &'a str,
     request: String,
     route: Option<&'a str>,
-    client: &'a str,
+    client: IpAddr,
     method: &'a str,
     path: &'a str,
     status: u16,
@@ -29,6 +31,8 @@ struct RecordJson<'a> {
     omitted: Option<usize>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     caught: Vec<CaughtJson<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    bounds: Vec<BoundJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<&'a Vec<Cause>>,
 }
@@ -43,6 +47,15 @@ struct CaughtJson<'a> {
     code: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<&'a Vec<Cause>>,
+}
+
+/// A bound that fired as JSON.
+#[derive(Serialize)]
+struct BoundJson<'a> {
+    entry: &'a str,
+    duration: Option<&'a str>,
+    /// Since the beginning of the request.
+    fired: f64,
 }
 
 /// An attempt as JSON.
@@ -64,31 +77,20 @@ struct AttemptJson<'a> {
 }
 
 impl Execution {
-    /// One flat line of JSON with its line feed, for the access log. It has the Result's code, but not the
-    /// messages of the chain.
-    pub fn line(&self, out: &mut Vec<u8>) {
-        let length = out.len();
-        if serde_json::to_writer(&mut *out, &self.shown(false)).is_err() {
-            // Nothing in it can fail to serialize; if it did, half a line would be worse than none.
-            out.truncate(length);
-        }
-        out.push(b'\n');
-    }
-
-    /// The same with the whole chain, for `/executions`.
+    /// With the whole chain, for `/executions`.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self.shown(true)).unwrap_or_default()
     }
 
-    fn shown(&self, chain: bool) -> RecordJson<'_> {
-        let Self { request, answer, attempts, omitted, failures, caught } = self;
+    pub(super) fn shown(&self, chain: bool) -> RecordJson<'_> {
+        let Self { request, answer, attempts, omitted, failures, caught, bounds } = self;
         let first = failures.first();
         RecordJson {
             time: request.at.to_string(),
             execution: &request.id,
             request: request.request.to_string(),
             route: request.route.as_deref(),
-            client: &request.client,
+            client: request.client,
             method: short(&request.method),
             path: short(&request.path),
             status: answer.status,
@@ -101,9 +103,15 @@ impl Execution {
             attempts: attempts.iter().map(|attempt| shown(attempt, answer.began)).collect(),
             omitted: (*omitted > 0).then_some(*omitted),
             caught: caught.iter().map(|caught| caught_json(caught, chain)).collect(),
+            bounds: bounds.iter().map(|bound| bound_json(bound, answer.began)).collect(),
             failures: chain.then_some(failures),
         }
     }
+}
+
+fn bound_json(FiredBound { entry, duration, fired }: &FiredBound, begun: Instant) -> BoundJson<'_> {
+    let fired = fired.saturating_duration_since(begun).as_secs_f64();
+    BoundJson { entry, duration: duration.as_deref(), fired }
 }
 
 fn caught_json(caught: &CaughtFailure, chain: bool) -> CaughtJson<'_> {

@@ -1,35 +1,46 @@
+use std::net::IpAddr;
+
 use super::*;
+use crate::language::observe::Caught;
 use crate::language::outcome::Failure;
 use crate::language::provider::DelaySource;
+use crate::language::provider::middleware::timeout;
+use crate::language::temporal::Timestamp;
+use crate::telemetry::trace::Context;
 
 /// A request that ended after this time.
-pub(in crate::telemetry) fn request(id: &str) -> Request {
+pub(in crate::telemetry) fn request_ref(id: &str) -> RequestRef<'_> {
     Request {
-        id: id.into(),
+        id,
         request: RequestId([0, 0, 0, 0, 0, 0, 0, 7]),
-        route: Some("pay".into()),
-        client: "10.0.0.9".into(),
-        method: "POST".into(),
-        path: "/pay".into(),
+        route: Some("pay"),
+        client: IpAddr::from([10, 0, 0, 9]),
+        method: "POST",
+        path: "/pay",
         received: 5,
         at: Timestamp::from_nanos(1_700_000_000_250_000_000),
         trace: None,
     }
 }
 
+/// The same, kept.
+pub(in crate::telemetry) fn request(id: &str) -> Request {
+    request_ref(id).to_owned()
+}
+
 /// The same, traced.
-pub(in crate::telemetry) fn traced(context: Context) -> Request {
-    let (host, scheme, version) = ("shop.example:8443".into(), "http", "1.1");
-    Request { trace: Some(Box::new(Traced { context, host, scheme, version })), ..request("r-1") }
+pub(in crate::telemetry) fn traced(context: Context) -> RequestRef<'static> {
+    let (host, scheme, version) = ("shop.example:8443", "http", "1.1");
+    Request { trace: Some(Traced { context, host, scheme, version }), ..request_ref("r-1") }
 }
 
 /// The record of a request that had its Result, a success unless it `failed`, and these attempts.
-pub(in crate::telemetry) fn execution(
-    request: Request,
+pub(in crate::telemetry) fn execution<R>(
+    request: R,
     failed: bool,
     answer: AnswerSummary,
     attempts: u32,
-) -> Execution {
+) -> Execution<R> {
     let recorder = Recorder::default();
     (1..=attempts).for_each(|number| recorder.attempt(attempt(number, answer.began, None)));
     if !failed {
@@ -58,8 +69,14 @@ pub(in crate::telemetry) fn attempt(number: u32, began: Instant, code: Option<&s
     }
 }
 
-fn finish(recorder: &Recorder) -> Execution {
-    recorder.finish(|_| request("r-1")).unwrap()
+fn finish(recorder: &Recorder) -> Execution<RequestRef<'static>> {
+    recorder.finish(|_| request_ref("r-1")).unwrap()
+}
+
+fn line(record: &Execution<RequestRef<'_>>) -> String {
+    let mut line = Vec::new();
+    record.line(&mut KnownSecond::default(), &mut line);
+    String::from_utf8(line).unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -73,11 +90,9 @@ async fn a_record_tells_the_attempts_and_the_waits() {
     recorder.attempt(Attempt { wait, ..attempt(2, Instant::now(), None) });
     recorder.result(&Outcome::Success(crate::language::value::Value::Null));
     recorder.answered(answer(200, begun, 1540));
-    let mut line = Vec::new();
     let record = finish(&recorder);
     assert!(record.retried() && !record.failed());
-    record.line(&mut line);
-    insta::assert_snapshot!(String::from_utf8(line).unwrap(), @r#"{"time":"2023-11-14T22:13:20.25Z","execution":"r-1","request":"0000000000000007","route":"pay","client":"10.0.0.9","method":"POST","path":"/pay","status":200,"result":"success","code":null,"duration":1.54,"bytesIn":5,"bytesOut":12,"attempts":[{"step":"pay","attempt":1,"upstream":"billing","endpoint":"127.0.0.1:3000","status":503,"code":"Provider.Call.Http.Unavailable","began":0.0,"waited":null,"source":null,"took":0.02},{"step":"pay","attempt":2,"upstream":"billing","endpoint":"127.0.0.1:3000","status":200,"code":null,"began":1.52,"waited":1.5,"source":"override","took":0.02}]}"#);
+    insta::assert_snapshot!(line(&record), @r#"{"time":"2023-11-14T22:13:20.25Z","execution":"r-1","request":"0000000000000007","route":"pay","client":"10.0.0.9","method":"POST","path":"/pay","status":200,"result":"success","code":null,"duration":1.54,"bytesIn":5,"bytesOut":12,"attempts":[{"step":"pay","attempt":1,"upstream":"billing","endpoint":"127.0.0.1:3000","status":503,"code":"Provider.Call.Http.Unavailable","began":0.0,"waited":null,"source":null,"took":0.02},{"step":"pay","attempt":2,"upstream":"billing","endpoint":"127.0.0.1:3000","status":200,"code":null,"began":1.52,"waited":1.5,"source":"override","took":0.02}]}"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,15 +112,13 @@ async fn a_failure_shows_its_chain_to_operators_alone() {
     recorder.answered(answer(504, begun, 30));
     let record = finish(&recorder);
     assert!(record.failed());
-    let mut line = Vec::new();
-    record.line(&mut line);
-    let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+    let line: serde_json::Value = serde_json::from_str(&line(&record)).unwrap();
     assert_eq!((&line["result"], &line["code"]), (&"error".into(), &"B.Gone".into()));
     assert_eq!(line["attempts"][0]["code"], "Provider.Middleware.Timeout.Exceeded");
     assert_eq!(line["attempts"][0]["interrupted"], true);
     assert_eq!(line.get("failures"), None);
     assert_eq!(
-        record.to_json()["failures"],
+        record.into_owned().to_json()["failures"],
         serde_json::json!([
             { "type": "error", "code": "B.Gone", "message": "secret" },
             { "type": "error", "code": "A.Lost", "message": "x", "retryable": true },
@@ -118,7 +131,7 @@ async fn an_execution_that_was_dropped_was_cancelled() {
     let recorder = Recorder::default();
     assert!(recorder.finish(|_| request("r")).is_none(), "never answered");
     recorder.answered(answer(CLIENT_CLOSED_REQUEST, Instant::now(), 1));
-    let json = finish(&recorder).to_json();
+    let json = finish(&recorder).into_owned().to_json();
     assert_eq!((&json["code"], &json["status"]), (&"System.Cancelled".into(), &499.into()));
 }
 
@@ -136,12 +149,10 @@ async fn a_failure_that_was_caught_degrades_a_success() {
         recorder.answered(answer(200, Instant::now(), 1));
         let record = finish(&recorder);
         assert_eq!(record.kind(), wanted);
-        let mut line = Vec::new();
-        record.line(&mut line);
-        let line: serde_json::Value = serde_json::from_slice(&line).unwrap();
+        let line: serde_json::Value = serde_json::from_str(&line(&record)).unwrap();
         let told = serde_json::json!([{ "step": "pay", "next": "apologize", "code": "A.Lost" }]);
         assert_eq!(line["caught"], told);
-        assert_eq!(record.to_json()["caught"][0]["failures"][0]["message"], "secret");
+        assert_eq!(record.into_owned().to_json()["caught"][0]["failures"][0]["message"], "secret");
     }
 }
 
@@ -184,6 +195,22 @@ async fn a_provisional_record_is_one_where_something_came_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_bound_that_fired_says_when_and_how_long_it_was() {
+    let begun = Instant::now();
+    let recorder = Recorder::default();
+    tokio::time::advance(Duration::from_millis(1250)).await;
+    let emitted = timeout::exceeded(Duration::from_secs(1), "late");
+    recorder.bound(FiredBound::of("pay/1".to_owned(), &emitted));
+    recorder.answered(answer(504, begun, 1250));
+    let told = serde_json::json!([{ "entry": "pay/1", "duration": "PT1S", "fired": 1.25 }]);
+    let record = finish(&recorder);
+    assert!(
+        line(&record).contains(r#""bounds":[{"entry":"pay/1","duration":"PT1S","fired":1.25}]"#)
+    );
+    assert_eq!(record.into_owned().to_json()["bounds"], told);
+}
+
+#[tokio::test(start_paused = true)]
 async fn records_are_bounded() {
     let begun = Instant::now();
     let recorder = Recorder::default();
@@ -192,14 +219,15 @@ async fn records_are_bounded() {
         let lost = Arc::new(Failure::error("A.Lost", "x"));
         let caught = Caught { step: "a", failure: &lost, next: "b", cleanup: false };
         recorder.caught(CaughtFailure::of(&caught));
+        recorder.bound(FiredBound::of("a/0".to_owned(), &lost));
     }
     recorder.answered(answer(200, begun, 1));
     let record = finish(&recorder);
-    assert_eq!(record.caught.len(), 16);
+    assert_eq!((record.caught.len(), record.bounds.len()), (16, 16));
     let numbers: Vec<u32> = record.attempts.iter().map(|attempt| attempt.call.number).collect();
     let kept: Vec<u32> = (1..=32).chain(169..=200).collect();
     assert_eq!((numbers, record.omitted), (kept, 136));
-    assert_eq!(record.to_json()["attemptsOmitted"], 136);
+    assert_eq!(record.into_owned().to_json()["attemptsOmitted"], 136);
     assert_eq!(short(&"é".repeat(2000)).len(), 2048);
     assert_eq!(short(&format!("x{}", "é".repeat(2000))).len(), 2047);
 }

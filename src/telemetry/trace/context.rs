@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use crate::telemetry::hex;
+
 /// The field with the place in a trace.
 pub const TRACEPARENT: &str = "traceparent";
 
@@ -83,8 +85,18 @@ impl Context {
     }
 
     /// The `traceparent` for an upstream, whose caller is `span`.
-    pub fn header(&self, span: SpanId) -> String {
-        format!("00-{}-{span:?}-{:02x}", self.trace_id(), self.flags)
+    pub fn header(&self, span: SpanId) -> [u8; LENGTH] {
+        let mut value = [b'-'; LENGTH];
+        let mut put = |at: usize, digits: &[u8]| {
+            if let Some(place) = value.get_mut(at..at + digits.len()) {
+                place.copy_from_slice(digits);
+            }
+        };
+        put(0, b"00");
+        put(3, hex::digits(self.trace).as_flattened());
+        put(36, hex::digits(span.0).as_flattened());
+        put(53, hex::digits([self.flags]).as_flattened());
+        value
     }
 
     /// The trace, as text.
@@ -158,13 +170,17 @@ mod tests {
         format!("{}{flags}", GOOD.strip_suffix("01").unwrap())
     }
 
+    fn header(context: &Context, span: [u8; 8]) -> String {
+        String::from_utf8(context.header(SpanId(span)).to_vec()).unwrap()
+    }
+
     #[test]
     fn a_well_formed_value_is_continued() {
         let parent = Parent::parse(GOOD.as_bytes()).unwrap();
         assert!(parent.sampled());
         let own = Context::beneath(parent, SpanId([1; 8]));
         assert_eq!(own.parent().unwrap().0, [0xb7, 0xad, 0x6b, 0x71, 0x69, 0x20, 0x33, 0x31]);
-        let sent = own.header(SpanId([2; 8]));
+        let sent = header(&own, [2; 8]);
         assert_eq!(sent, "00-0af7651916cd43dd8448eb211c80319c-0202020202020202-01");
     }
 
@@ -178,7 +194,7 @@ mod tests {
             (flags("fe"), "02"),
         ] {
             let parent = Parent::parse(value.as_bytes()).unwrap();
-            let sent = Context::beneath(parent, SpanId([1; 8])).header(SpanId([1; 8]));
+            let sent = header(&Context::beneath(parent, SpanId([1; 8])), [1; 8]);
             assert!(sent.starts_with("00-0af7") && sent.ends_with(sent_flags), "{value}: {sent}");
         }
     }
@@ -213,7 +229,7 @@ mod tests {
             trace in any::<[u8; 16]>(), span in any::<[u8; 8]>(), sampled in any::<bool>(),
         ) {
             prop_assume!(trace != [0; 16] && span != [0; 8]);
-            let sent = Context::root(trace, SpanId([9; 8]), sampled).header(SpanId(span));
+            let sent = header(&Context::root(trace, SpanId([9; 8]), sampled), span);
             let parent = Parent::parse(sent.as_bytes()).unwrap();
             prop_assert_eq!((parent.trace, parent.span, parent.sampled()), (trace, SpanId(span), sampled));
         }

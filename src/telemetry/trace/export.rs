@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use super::collector::OtlpCollector;
 use super::context::{Context, Parent, SpanId};
-use super::spans;
+use super::spans::{self, EncodedSpans};
 use super::task::ExportTask;
 use crate::telemetry::limiter::LogLimiter;
-use crate::telemetry::record::Execution;
+use crate::telemetry::record::{Execution, RequestRef};
 use crate::telemetry::settings::Tracing;
 
 /// Why spans cannot be exported.
@@ -32,7 +32,7 @@ pub struct Tracer {
     settings: Tracing,
     /// The highest number that is sampled, of all 64-bit numbers; `None` if none is.
     threshold: Option<u64>,
-    queue: mpsc::Sender<Arc<Execution>>,
+    queue: mpsc::Sender<EncodedSpans>,
     flushes: mpsc::Sender<SyncSender<()>>,
     dropped: IntCounter,
     /// Limits how often the log says that the queue is full.
@@ -42,7 +42,7 @@ pub struct Tracer {
 /// The other ends of a tracer's ways to its thread.
 #[derive(Debug)]
 pub(super) struct Ways {
-    pub(super) items: mpsc::Receiver<Arc<Execution>>,
+    pub(super) items: mpsc::Receiver<EncodedSpans>,
     /// Whoever is answered once everything handed over before was posted, or is lost.
     pub(super) flushes: mpsc::Receiver<SyncSender<()>>,
 }
@@ -111,9 +111,12 @@ impl Tracer {
         Context::root(trace.to_be_bytes(), span, sampled)
     }
 
-    /// Hands a request over without waiting. If the queue is full, its spans are dropped and counted.
-    pub(in crate::telemetry) fn deliver(&self, execution: &Arc<Execution>) {
-        if self.queue.try_send(Arc::clone(execution)).is_ok() {
+    /// Hands the spans of a traced request over without waiting. If the queue is full, they are dropped and counted.
+    pub(in crate::telemetry) fn deliver(&self, execution: &Execution<RequestRef<'_>>) {
+        if let Ok(place) = self.queue.try_reserve() {
+            if let Some(spans) = EncodedSpans::of(execution) {
+                place.send(spans);
+            }
             return;
         }
         self.dropped.inc_by(spans::count(execution) as u64);
@@ -213,7 +216,7 @@ pub(super) mod tests {
         let counters = counters();
         let tracer = tracer(1.0, 1, &counters);
         let request = traced(tracer.context(None, [7; 24]));
-        let execution = Arc::new(execution(request, true, answer(200, Instant::now(), 1), 0));
+        let execution = execution(request, true, answer(200, Instant::now(), 1), 0);
         for _ in 0..1000 {
             tracer.deliver(&execution);
         }

@@ -1,217 +1,240 @@
 //! The spans of a request: one for itself and one for each attempt, following OpenTelemetry's semantic
 //! conventions for HTTP (stable, 1.23 and later).
+//!
+//! They are written as OTLP sends them (`Span` of OpenTelemetry's `trace.proto`) when the request ends: a span is then a piece
+//! of bytes, and nothing is allocated for each of its attributes.
 
-use std::borrow::Cow;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use opentelemetry::trace::{
-    SpanContext, SpanId as OtelSpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
-};
-use opentelemetry::{InstrumentationScope, KeyValue, Value};
-use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use tokio::time::Instant;
 
 use super::context::SpanId;
+use super::protobuf::{self, AnyValue};
 use crate::telemetry::record::{
-    Attempt, CLIENT_CLOSED_REQUEST, Call, Execution, NO_ANSWER, RESPONSE_TRUNCATED, SentSpan,
-    Traced,
+    Attempt, CLIENT_CLOSED_REQUEST, Call, Execution, NO_ANSWER, RESPONSE_TRUNCATED, RequestRef,
+    SentSpan, Traced,
 };
 
 /// The methods that may be part of a span's name. Any other becomes `_OTHER`.
 const METHODS: [&str; 10] =
     ["CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "QUERY", "TRACE"];
 
+/// The field of `ScopeSpans` that a span is.
+const SPAN: u32 = 2;
+/// The field of `Span` that an attribute is.
+const ATTRIBUTE: u32 = 9;
+/// `SPAN_KIND_SERVER`.
+const SERVER: u64 = 2;
+/// `SPAN_KIND_CLIENT`.
+const CLIENT: u64 = 3;
+/// `STATUS_CODE_ERROR`.
+const ERROR: u64 = 2;
+/// The flags of a sampled span whose parent is known to be of this process, or of another one.
+const SAMPLED_HERE: u32 = 0x101;
+const SAMPLED_THERE: u32 = 0x301;
+
+/// About how many bytes the spans of a request without a retry take.
+const USUAL: usize = 1024;
+
+/// The spans of one request, as fields of `ScopeSpans`.
+#[derive(Debug)]
+pub(super) struct EncodedSpans {
+    pub(super) bytes: Vec<u8>,
+    /// How many there are.
+    pub(super) count: usize,
+}
+
+impl EncodedSpans {
+    /// Those of `execution`; `None` if it is not traced.
+    pub(super) fn of(execution: &Execution<RequestRef<'_>>) -> Option<Self> {
+        let traced = execution.request.trace.as_ref()?;
+        let mut bytes = Vec::with_capacity(USUAL);
+        let builder = SpanBuilder { execution, traced };
+        protobuf::message(&mut bytes, SPAN, |out| builder.request(out));
+        let mut count = 1;
+        for attempt in &execution.attempts {
+            if let Some(sent) = &attempt.span {
+                protobuf::message(&mut bytes, SPAN, |out| builder.attempt(attempt, sent, out));
+                count += 1;
+            }
+        }
+        Some(Self { bytes, count })
+    }
+}
+
 /// How many spans `execution` has.
-pub(super) fn count(execution: &Execution) -> usize {
+pub(super) fn count(execution: &Execution<RequestRef<'_>>) -> usize {
     1 + execution.attempts.iter().filter(|attempt| attempt.span.is_some()).count()
 }
 
-/// The spans of `execution`, or none if it is not traced.
-pub(super) fn spans(execution: &Execution, scope: &InstrumentationScope) -> Vec<SpanData> {
-    let Some(traced) = execution.request.trace.as_deref() else {
-        return Vec::new();
-    };
-    let maker = SpanBuilder { execution, traced, scope };
-    let attempts = execution.attempts.iter();
-    let attempts =
-        attempts.filter_map(|attempt| Some(maker.attempt(attempt, attempt.span.as_ref()?)));
-    std::iter::once(maker.request()).chain(attempts).collect()
-}
-
 struct SpanBuilder<'a> {
-    execution: &'a Execution,
-    traced: &'a Traced,
-    scope: &'a InstrumentationScope,
+    execution: &'a Execution<RequestRef<'a>>,
+    traced: &'a Traced<&'a str>,
 }
 
-impl SpanBuilder<'_> {
-    fn request(&self) -> SpanData {
-        let Execution { request, answer, failures, omitted, .. } = self.execution;
-        let status = answer.status;
-        let mut attributes = common(&request.method, &self.traced.host);
-        attributes.extend([
-            KeyValue::new("url.path", text(&request.path)),
-            KeyValue::new("url.scheme", self.traced.scheme),
-            KeyValue::new("client.address", text(&request.client)),
-            KeyValue::new("network.protocol.version", self.traced.version),
-            KeyValue::new("mwl.execution.id", text(&request.id)),
-        ]);
-        attributes.extend(optional("mwl.route", request.route.as_deref().map(text)));
-        // 499, 444 and 598 stand for a client that got no whole answer.
-        let left = matches!(status, CLIENT_CLOSED_REQUEST | NO_ANSWER | RESPONSE_TRUNCATED);
-        let sent = (!left).then(|| i64::from(status));
-        attributes.extend(optional("http.response.status_code", sent));
-        let code = failures.first().map(|cause| &*cause.code);
-        attributes.extend(optional("mwl.code", code.map(text)));
-        let omitted = (*omitted > 0).then(|| whole(*omitted));
-        attributes.extend(optional("mwl.attempts.omitted", omitted));
-        // A 4xx is the client's mistake, not an error of this server.
-        let error = match code {
-            Some(code) if left => Some(text(code)),
-            _ if status >= 500 => Some(code.map_or_else(|| status.to_string().into(), text)),
-            _ => None,
-        };
-        let verb = known(&request.method).unwrap_or("HTTP");
-        let name = match &request.route {
-            Some(route) => format!("{verb} {route}").into(),
-            None => verb.to_owned().into(),
-        };
-        let context = &self.traced.context;
-        self.span(SpanParts {
-            id: context.span(),
-            parent: context.parent(),
-            remote: context.parent().is_some(),
-            kind: SpanKind::Server,
-            name,
-            began: answer.began,
-            took: answer.took,
-            attributes,
-            error,
-        })
-    }
-
-    fn attempt(&self, attempt: &Attempt, sent: &SentSpan) -> SpanData {
-        let Call { step, number, dispatch, cleanup } = &attempt.call;
-        let mut attributes = common(&sent.method, &attempt.endpoint);
-        let url = format!("{}://{}{}", sent.scheme, attempt.endpoint, sent.path);
-        attributes.extend([
-            KeyValue::new("url.full", url),
-            KeyValue::new("mwl.upstream", text(&attempt.upstream)),
-            KeyValue::new("mwl.step", text(step)),
-            KeyValue::new("mwl.attempt", i64::from(*number)),
-        ]);
-        attributes.extend(optional("mwl.cleanup", cleanup.then_some(true)));
-        attributes.extend(optional("mwl.dispatch", dispatch.map(whole)));
-        attributes.extend(optional("http.response.status_code", attempt.status.map(i64::from)));
-        // How many times it was sent before.
-        let resends = number.checked_sub(1).filter(|resends| *resends > 0);
-        attributes.extend(optional("http.request.resend_count", resends.map(i64::from)));
-        let waited = attempt.wait.map(|wait| wait.delay.as_secs_f64());
-        attributes.extend(optional("mwl.retry.wait", waited));
-        let source = attempt.wait.map(|wait| wait.source.as_str());
-        attributes.extend(optional("mwl.retry.source", source));
-        let code = attempt.code.as_deref();
-        attributes.extend(optional("mwl.code", code.map(text)));
-        // If there was a response, its status is the error type; otherwise the code is.
-        let error = match (attempt.status.filter(|status| *status >= 400), code) {
-            (Some(status), _) => Some(status.to_string().into()),
-            (None, Some(code)) => Some(text(code)),
-            (None, None) => None,
-        };
-        self.span(SpanParts {
-            id: sent.id,
-            parent: Some(self.traced.context.span()),
-            remote: false,
-            kind: SpanKind::Client,
-            name: known(&sent.method).unwrap_or("HTTP").into(),
-            began: attempt.began,
-            took: attempt.took,
-            attributes,
-            error,
-        })
-    }
-
-    fn span(&self, span: SpanParts) -> SpanData {
-        let SpanParts { id, parent, remote, kind, name, began, took, mut attributes, error } = span;
-        let start = self.wall(began);
-        let flags = TraceFlags::SAMPLED;
-        let trace = TraceId::from_bytes(self.traced.context.trace());
-        let status = error.as_ref().map_or(Status::Unset, |_| Status::error(""));
-        attributes.extend(optional("error.type", error));
-        SpanData {
-            span_context: SpanContext::new(trace, otel(id), flags, false, TraceState::NONE),
-            parent_span_id: parent.map_or(OtelSpanId::INVALID, otel),
-            parent_span_is_remote: remote,
-            span_kind: kind,
-            name,
-            start_time: start,
-            end_time: start + took,
-            attributes,
-            dropped_attributes_count: 0,
-            events: SpanEvents::default(),
-            links: SpanLinks::default(),
-            status,
-            instrumentation_scope: self.scope.clone(),
-        }
-    }
-
-    /// The wall time of an instant of the request.
-    fn wall(&self, instant: Instant) -> SystemTime {
-        let nanos = u64::try_from(self.execution.request.at.as_nanos()).unwrap_or(0);
-        let since = instant.saturating_duration_since(self.execution.answer.began);
-        UNIX_EPOCH + Duration::from_nanos(nanos) + since
-    }
-}
-
-/// The parts of a span.
-struct SpanParts {
+/// The parts of a span that stand before its attributes.
+struct SpanParts<'a> {
     id: SpanId,
     parent: Option<SpanId>,
     remote: bool,
-    kind: SpanKind,
-    name: Cow<'static, str>,
+    kind: u64,
+    /// Joined by spaces.
+    name: &'a [&'a str],
     began: Instant,
     took: Duration,
-    attributes: Vec<KeyValue>,
-    error: Option<Cow<'static, str>>,
 }
 
-fn otel(id: SpanId) -> OtelSpanId {
-    OtelSpanId::from_bytes(id.0)
+/// A string attribute that may be absent.
+fn text(out: &mut Vec<u8>, key: &str, text: Option<&str>) {
+    if let Some(text) = text {
+        protobuf::attribute(out, ATTRIBUTE, key, text);
+    }
 }
 
-fn text(text: &str) -> Cow<'static, str> {
-    Cow::Owned(text.to_owned())
+/// An integer attribute that may be absent.
+fn whole(out: &mut Vec<u8>, key: &str, number: Option<impl TryInto<i64>>) {
+    if let Some(number) = number {
+        let number = number.try_into().unwrap_or(i64::MAX);
+        protobuf::attribute(out, ATTRIBUTE, key, AnyValue::Whole(number));
+    }
+}
+
+impl SpanBuilder<'_> {
+    fn request(&self, out: &mut Vec<u8>) {
+        let Execution { request, answer, failures, omitted, .. } = self.execution;
+        let status = answer.status;
+        let context = &self.traced.context;
+        let verb = known(request.method).unwrap_or("HTTP");
+        let (with_route, alone) = ([verb, " ", request.route.unwrap_or_default()], [verb]);
+        self.begin(
+            out,
+            &SpanParts {
+                id: context.span(),
+                parent: context.parent(),
+                remote: context.parent().is_some(),
+                kind: SERVER,
+                name: if request.route.is_some() { &with_route } else { &alone },
+                began: answer.began,
+                took: answer.took,
+            },
+        );
+        common(out, request.method, self.traced.host);
+        text(out, "url.path", Some(request.path));
+        text(out, "url.scheme", Some(self.traced.scheme));
+        text(out, "client.address", Some(&request.client.to_string()));
+        text(out, "network.protocol.version", Some(self.traced.version));
+        text(out, "mwl.execution.id", Some(request.id));
+        text(out, "mwl.route", request.route);
+        // 499, 444 and 598 stand for a client that got no whole answer.
+        let left = matches!(status, CLIENT_CLOSED_REQUEST | NO_ANSWER | RESPONSE_TRUNCATED);
+        whole(out, "http.response.status_code", (!left).then_some(status));
+        let code = failures.first().map(|cause| &*cause.code);
+        text(out, "mwl.code", code);
+        whole(out, "mwl.attempts.omitted", (*omitted > 0).then_some(*omitted));
+        let mut digits = itoa::Buffer::new();
+        // A 4xx is the client's mistake, not an error of this server.
+        let error = match code {
+            Some(code) if left => Some(code),
+            _ if status >= 500 => Some(code.unwrap_or_else(|| digits.format(status))),
+            _ => None,
+        };
+        end(out, error);
+    }
+
+    fn attempt(&self, attempt: &Attempt, sent: &SentSpan, out: &mut Vec<u8>) {
+        let Call { step, number, dispatch, cleanup } = &attempt.call;
+        self.begin(
+            out,
+            &SpanParts {
+                id: sent.id,
+                parent: Some(self.traced.context.span()),
+                remote: false,
+                kind: CLIENT,
+                name: &[known(&sent.method).unwrap_or("HTTP")],
+                began: attempt.began,
+                took: attempt.took,
+            },
+        );
+        common(out, &sent.method, &attempt.endpoint);
+        let url = [sent.scheme, "://", &attempt.endpoint, &sent.path];
+        protobuf::attribute(out, ATTRIBUTE, "url.full", AnyValue::Joined(&url));
+        text(out, "mwl.upstream", Some(&attempt.upstream));
+        text(out, "mwl.step", Some(step));
+        whole(out, "mwl.attempt", Some(*number));
+        if *cleanup {
+            protobuf::attribute(out, ATTRIBUTE, "mwl.cleanup", AnyValue::Flag(true));
+        }
+        whole(out, "mwl.dispatch", *dispatch);
+        whole(out, "http.response.status_code", attempt.status);
+        // How many times it was sent before.
+        let resends = number.checked_sub(1).filter(|resends| *resends > 0);
+        whole(out, "http.request.resend_count", resends);
+        if let Some(wait) = attempt.wait {
+            let waited = AnyValue::Double(wait.delay.as_secs_f64());
+            protobuf::attribute(out, ATTRIBUTE, "mwl.retry.wait", waited);
+            text(out, "mwl.retry.source", Some(wait.source.as_str()));
+        }
+        let code = attempt.code.as_deref();
+        text(out, "mwl.code", code);
+        let mut digits = itoa::Buffer::new();
+        // If there was a response, its status is the error type; otherwise the code is.
+        let error = match attempt.status.filter(|status| *status >= 400) {
+            Some(status) => Some(digits.format(status)),
+            None => code,
+        };
+        end(out, error);
+    }
+
+    /// Appends what stands before the attributes.
+    fn begin(&self, out: &mut Vec<u8>, parts: &SpanParts<'_>) {
+        let SpanParts { id, parent, remote, kind, name, began, took } = parts;
+        protobuf::bytes(out, 1, &self.traced.context.trace());
+        protobuf::bytes(out, 2, &id.0);
+        if let Some(parent) = parent {
+            protobuf::bytes(out, 4, &parent.0);
+        }
+        protobuf::message_of(out, 5, name.iter().map(|part| part.len()).sum());
+        for part in *name {
+            out.extend_from_slice(part.as_bytes());
+        }
+        protobuf::number(out, 6, *kind);
+        let start = self.wall(*began);
+        protobuf::fixed64(out, 7, start);
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        protobuf::fixed64(out, 8, start.saturating_add(took));
+        protobuf::fixed32(out, 16, if *remote { SAMPLED_THERE } else { SAMPLED_HERE });
+    }
+
+    /// The wall time of an instant of the request, in nanoseconds since the Unix epoch.
+    fn wall(&self, instant: Instant) -> u64 {
+        let nanos = u64::try_from(self.execution.request.at.as_nanos()).unwrap_or(0);
+        let since = instant.saturating_duration_since(self.execution.answer.began);
+        nanos.saturating_add(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Appends the type of the error, if it is one, and the status.
+fn end(out: &mut Vec<u8>, error: Option<&str>) {
+    text(out, "error.type", error);
+    protobuf::message(out, 15, |out| {
+        if error.is_some() {
+            protobuf::number(out, 3, ERROR);
+        }
+    });
 }
 
 fn known(method: &str) -> Option<&'static str> {
     METHODS.iter().find(|known| **known == method).copied()
 }
 
-/// An attribute that may be absent.
-fn optional(key: &'static str, value: Option<impl Into<Value>>) -> Option<KeyValue> {
-    value.map(|value| KeyValue::new(key, value))
-}
-
-fn whole(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
-}
-
-/// The method and the server. An unknown method keeps its name in a second attribute, away from the one used
+/// Appends the method and the server. An unknown method keeps its name in a second attribute, away from the one used
 /// for aggregation.
-fn common(method: &str, server: &str) -> Vec<KeyValue> {
-    let mut attributes = Vec::with_capacity(16);
-    match known(method) {
-        Some(known) => attributes.push(KeyValue::new("http.request.method", known)),
-        None => attributes.extend([
-            KeyValue::new("http.request.method", "_OTHER"),
-            KeyValue::new("http.request.method_original", text(method)),
-        ]),
-    }
+fn common(out: &mut Vec<u8>, method: &str, server: &str) {
+    text(out, "http.request.method", Some(known(method).unwrap_or("_OTHER")));
+    text(out, "http.request.method_original", known(method).is_none().then_some(method));
     let (host, port) = host_and_port(server);
-    attributes.push(KeyValue::new("server.address", text(host)));
-    attributes.extend(optional("server.port", port.map(i64::from)));
-    attributes
+    text(out, "server.address", Some(host));
+    whole(out, "server.port", port);
 }
 
 /// `[::1]:80` → `::1`, 80.
@@ -227,146 +250,4 @@ fn host_and_port(authority: &str) -> (&str, Option<u16>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::language::outcome::{Failure, Outcome};
-    use crate::language::provider::{DelaySource, Wait};
-    use crate::telemetry::record::Recorder;
-    use crate::telemetry::record::tests::{self, answer, attempt};
-    use crate::telemetry::trace::{Context, Parent};
-
-    fn traced(method: &str) -> crate::telemetry::record::Request {
-        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let parent = Parent::parse(parent.as_bytes()).unwrap();
-        let traced = tests::traced(Context::beneath(parent, SpanId([1; 8])));
-        crate::telemetry::record::Request { method: method.into(), ..traced }
-    }
-
-    fn sent(id: u8) -> Arc<SentSpan> {
-        let (id, method, path) = (SpanId([id; 8]), "POST".into(), "/pay".into());
-        Arc::new(SentSpan { id, method, scheme: "https", path })
-    }
-
-    fn show(span: &SpanData) -> String {
-        let since = |time: SystemTime| {
-            let base = UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
-            time.duration_since(base).unwrap().as_millis()
-        };
-        let mut lines: Vec<String> =
-            span.attributes.iter().map(|kv| format!("{}={}", kv.key, kv.value)).collect();
-        lines.sort();
-        format!(
-            "{} {:?} {} beneath {} {}..{} {:?}\n  {}",
-            span.name,
-            span.span_kind,
-            span.span_context.span_id(),
-            span.parent_span_id,
-            since(span.start_time),
-            since(span.end_time),
-            span.status,
-            lines.join("\n  "),
-        )
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_request_and_its_attempts_are_spans() {
-        let begun = Instant::now();
-        let recorder = Recorder::default();
-        let code = Some("Provider.Call.Http.Unavailable");
-        recorder.attempt(Attempt { span: Some(sent(2)), ..attempt(1, begun, code) });
-        tokio::time::advance(Duration::from_millis(120)).await;
-        let (delay, source) = (Duration::from_millis(100), DelaySource::Schedule);
-        let wait = Some(Wait { delay, source, policy: Some(0) });
-        recorder.attempt(Attempt { span: Some(sent(3)), wait, ..attempt(2, Instant::now(), None) });
-        recorder.result(&Outcome::Success(crate::language::value::Value::Null));
-        recorder.answered(answer(200, begun, 150));
-        let execution = recorder.finish(|_| traced("POST")).unwrap();
-        let spans = spans(&execution, &InstrumentationScope::builder("t").build());
-        assert_eq!(spans.len(), count(&execution));
-        let trace = "0af7651916cd43dd8448eb211c80319c";
-        assert!(spans.iter().all(|span| span.span_context.trace_id().to_string() == trace));
-        let shown: Vec<String> = spans.iter().map(show).collect();
-        insta::assert_snapshot!(shown.join("\n"), @r#"
-        POST pay Server 0101010101010101 beneath b7ad6b7169203331 0..150 Unset
-          client.address=10.0.0.9
-          http.request.method=POST
-          http.response.status_code=200
-          mwl.execution.id=r-1
-          mwl.route=pay
-          network.protocol.version=1.1
-          server.address=shop.example
-          server.port=8443
-          url.path=/pay
-          url.scheme=http
-        POST Client 0202020202020202 beneath 0101010101010101 0..20 Error { description: "" }
-          error.type=503
-          http.request.method=POST
-          http.response.status_code=503
-          mwl.attempt=1
-          mwl.code=Provider.Call.Http.Unavailable
-          mwl.step=pay
-          mwl.upstream=billing
-          server.address=127.0.0.1
-          server.port=3000
-          url.full=https://127.0.0.1:3000/pay
-        POST Client 0303030303030303 beneath 0101010101010101 120..140 Unset
-          http.request.method=POST
-          http.request.resend_count=1
-          http.response.status_code=200
-          mwl.attempt=2
-          mwl.retry.source=schedule
-          mwl.retry.wait=0.1
-          mwl.step=pay
-          mwl.upstream=billing
-          server.address=127.0.0.1
-          server.port=3000
-          url.full=https://127.0.0.1:3000/pay
-        "#);
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn errors_say_their_type() {
-        let begun = Instant::now();
-        for (status, code, method, wanted) in [
-            (
-                504,
-                Some("Provider.Middleware.Timeout.Exceeded"),
-                "BREW",
-                "Provider.Middleware.Timeout.Exceeded",
-            ),
-            (503, None, "GET", "503"),
-            (499, Some("System.Cancelled"), "GET", "System.Cancelled"),
-            (598, Some("Proxy.ResponseTruncated"), "GET", "Proxy.ResponseTruncated"),
-            (404, Some("Provider.Call.Http.NonSuccessStatus"), "GET", ""),
-        ] {
-            let recorder = Recorder::default();
-            recorder.result(&match code {
-                Some(code) => Outcome::from(Failure::error(code.to_owned(), "x")),
-                None => Outcome::Success(crate::language::value::Value::Null),
-            });
-            recorder.answered(answer(status, begun, 1));
-            let execution = recorder.finish(|_| traced(method)).unwrap();
-            let spans = spans(&execution, &InstrumentationScope::builder("t").build());
-            let of = |key: &str| {
-                let found = spans[0].attributes.iter().find(|kv| kv.key.as_str() == key);
-                found.map(|kv| kv.value.to_string()).unwrap_or_default()
-            };
-            assert_eq!(of("error.type"), wanted, "{status}");
-            assert_eq!(spans[0].status == Status::Unset, wanted.is_empty());
-            let known = if method == "BREW" { "_OTHER" } else { "GET" };
-            assert_eq!(of("http.request.method"), known);
-            let unsaid = matches!(status, 499 | 598);
-            assert_eq!(of("http.response.status_code").is_empty(), unsaid);
-        }
-    }
-
-    #[test]
-    fn authorities_are_hosts_with_ports() {
-        assert_eq!(host_and_port("a.example:80"), ("a.example", Some(80)));
-        assert_eq!(host_and_port("[::1]:80"), ("::1", Some(80)));
-        assert_eq!(host_and_port("[::1]"), ("::1", None));
-        assert_eq!(host_and_port("a"), ("a", None));
-    }
-}
+mod tests;

@@ -8,22 +8,26 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use opentelemetry::InstrumentationScope;
-use opentelemetry_sdk::trace::SpanData;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::collector::{Collector, NotTaken};
 use super::export::Counters;
-use super::spans;
+use super::spans::EncodedSpans;
 use crate::telemetry::limiter::LogLimiter;
-use crate::telemetry::record::Execution;
 
 /// Roughly how many spans one post contains: the spans of a request stay together.
 const BATCH: usize = 512;
 
 /// How long a span may wait for others.
 const GATHER: Duration = Duration::from_secs(1);
+
+/// How long the thread does not look at the queue while it gathers, at most, and for each place of the queue.
+const NAP: Duration = Duration::from_millis(10);
+const NAP_FOR_EACH: Duration = Duration::from_micros(5);
+
+/// How much memory an empty batch keeps.
+const KEPT: usize = 512 * 1024;
 
 /// How long after a post that did not reach the collector the next one is made: at first, and at most. Each time it is
 /// twice as long. Of each wait, a random part of up to a half is left out. The longest is short, because the queue may be full
@@ -42,7 +46,6 @@ type Flush = Option<SyncSender<()>>;
 pub(super) struct ExportTask<C> {
     collector: C,
     counters: Counters,
-    scope: InstrumentationScope,
     endpoint: Arc<str>,
     /// Whether the collector was away at the last post.
     away: bool,
@@ -50,11 +53,11 @@ pub(super) struct ExportTask<C> {
     refused: LogLimiter,
 }
 
-/// Requests whose spans are posted together.
+/// Spans that are posted together, as fields of `ScopeSpans`.
 #[derive(Debug, Default)]
 struct Batch {
-    executions: Vec<Arc<Execution>>,
-    /// How many spans they have.
+    bytes: Vec<u8>,
+    /// How many there are.
     spans: usize,
 }
 
@@ -68,17 +71,14 @@ enum Posted {
 
 impl<C: Collector> ExportTask<C> {
     pub(super) fn new(collector: C, counters: Counters, endpoint: Arc<str>) -> Self {
-        let scope = InstrumentationScope::builder("mwl-proxy")
-            .with_version(env!("CARGO_PKG_VERSION"))
-            .build();
         let refused = LogLimiter::new("The collector refused spans.", None);
-        Self { collector, counters, scope, endpoint, away: false, refused }
+        Self { collector, counters, endpoint, away: false, refused }
     }
 
     /// Runs until nobody can hand anything over.
     pub(super) async fn run(
         mut self,
-        mut items: Receiver<Arc<Execution>>,
+        mut items: Receiver<EncodedSpans>,
         mut flushes: Receiver<SyncSender<()>>,
     ) {
         let mut batch = Batch::default();
@@ -93,7 +93,7 @@ impl<C: Collector> ExportTask<C> {
                 flush => flush,
             };
             let Some(flush) = flush else {
-                batch = Batch::default();
+                batch.clear();
                 continue;
             };
             self.give_up(std::mem::take(&mut batch), &mut items).await;
@@ -123,14 +123,14 @@ impl<C: Collector> ExportTask<C> {
     }
 
     /// Posts `batch` and everything that waits, without waiting for a collector that is away.
-    async fn give_up(&mut self, mut batch: Batch, items: &mut Receiver<Arc<Execution>>) {
+    async fn give_up(&mut self, mut batch: Batch, items: &mut Receiver<EncodedSpans>) {
         loop {
             while batch.spans < BATCH
                 && let Ok(next) = items.try_recv()
             {
                 batch.push(next);
             }
-            if batch.executions.is_empty() {
+            if batch.spans == 0 {
                 return;
             }
             if let Posted::Away(_) = self.post(&batch).await {
@@ -148,10 +148,8 @@ impl<C: Collector> ExportTask<C> {
 
     async fn post(&mut self, batch: &Batch) -> Posted {
         let endpoint = &*self.endpoint;
-        let all = batch.executions.iter().flat_map(|one| spans::spans(one, &self.scope));
-        let all: Vec<SpanData> = all.collect();
-        let spans = all.len();
-        let posted = self.collector.post(all).await;
+        let spans = batch.spans;
+        let posted = self.collector.post(&batch.bytes).await;
         let away = matches!(posted, Err(NotTaken { again: Some(_), .. }));
         let was_away = std::mem::replace(&mut self.away, away);
         if was_away && !away {
@@ -181,14 +179,29 @@ impl<C: Collector> ExportTask<C> {
 
 impl Batch {
     /// Adds what comes, until it is large enough or the first of it has waited long enough.
-    async fn gather(&mut self, items: &mut Receiver<Arc<Execution>>) {
+    async fn gather(&mut self, items: &mut Receiver<EncodedSpans>) {
         let Some(first) = items.recv().await else {
             // Nobody hands anything over any more, which a closed way to flush says too.
             return std::future::pending().await;
         };
         self.push(first);
         let until = Instant::now() + GATHER;
-        while self.spans < BATCH {
+        let nap = NAP_FOR_EACH.saturating_mul(items.max_capacity().try_into().unwrap_or(u32::MAX));
+        let nap = nap.min(NAP);
+        loop {
+            // Whoever hands something over that this thread waits for has to wake it, which costs more than the rest. So it
+            // does not wait for a while, in which the queue cannot become full.
+            if nap >= Duration::from_millis(1) && self.spans < BATCH {
+                sleep(nap).await;
+            }
+            while self.spans < BATCH
+                && let Ok(next) = items.try_recv()
+            {
+                self.push(next);
+            }
+            if self.spans >= BATCH {
+                return;
+            }
             let next = tokio::select! {
                 next = items.recv() => next,
                 () = sleep_until(until) => None,
@@ -198,9 +211,16 @@ impl Batch {
         }
     }
 
-    fn push(&mut self, execution: Arc<Execution>) {
-        self.spans += spans::count(&execution);
-        self.executions.push(execution);
+    fn push(&mut self, EncodedSpans { bytes, count }: EncodedSpans) {
+        self.spans += count;
+        self.bytes.extend(bytes);
+    }
+
+    fn clear(&mut self) {
+        self.spans = 0;
+        self.bytes.clear();
+        // The memory of a burst must not stay.
+        self.bytes.shrink_to(KEPT);
     }
 }
 
@@ -210,6 +230,8 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::mpsc::sync_channel;
 
+    use opentelemetry_proto::tonic::trace::v1::ScopeSpans;
+    use prost::Message as _;
     use tokio::sync::mpsc::{Sender, channel};
 
     use super::*;
@@ -228,7 +250,8 @@ mod tests {
     const REFUSED: Option<u64> = None;
 
     impl Collector for Scripted {
-        async fn post(&self, spans: Vec<SpanData>) -> Result<(), NotTaken> {
+        async fn post(&self, spans: &[u8]) -> Result<(), NotTaken> {
+            let spans = ScopeSpans::decode(spans).unwrap().spans;
             self.asked.lock().unwrap().push((Instant::now(), spans.len()));
             match self.answers.lock().unwrap().pop_front() {
                 Some(again) => {
@@ -265,7 +288,7 @@ mod tests {
     /// Hands over this many requests of one span.
     fn deliver(tracer: &Tracer, count: usize) {
         let request = traced(tracer.context(None, [7; 24]));
-        let execution = Arc::new(execution(request, true, answer(200, Instant::now(), 1), 0));
+        let execution = execution(request, true, answer(200, Instant::now(), 1), 0);
         (0..count).for_each(|_| tracer.deliver(&execution));
     }
 

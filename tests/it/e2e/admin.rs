@@ -113,6 +113,36 @@ fn a_tap_hears_what_it_asks_for() {
     }
 }
 
+/// What is served is asked, not what the file says by now. Neither listeners nor the log take the answer's events for a client's.
+#[test]
+fn questions_are_answered_by_what_is_served_and_heard_by_nobody() {
+    let origin = Origin::always(answer(200, &[], ""));
+    let proxy = Proxy::before(&[("billing", origin.address)], RETRIED);
+    let mut tap = Tap::open(proxy.admin, "");
+    proxy.rewrite("no configuration");
+    assert_eq!(post(proxy.admin, "/reload", "").status, 422);
+    let question = r#"{ "request": "GET /pay/1", "respond": ["503", "200,body=told"] }"#;
+    let told = post(proxy.admin, "/explain", question).json();
+    assert_eq!((&told["route"], &told["response"]["body"]), (&json!("pay"), &json!("told")));
+    assert_eq!(told["took"], "PT0.1S");
+    let refused = post(proxy.admin, "/explain", r#"{ "respond": ["503,retry-after=2", "20"] }"#);
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("`20` is no response"), "{}", refused.text());
+    // One that fails would be a warning in the log.
+    assert_eq!(
+        post(proxy.admin, "/explain", r#"{ "request": "GET /pay", "respond": ["500"] }"#).status,
+        200
+    );
+    assert_eq!(origin.count(), 0, "nothing is sent");
+    ask(proxy.address, with_id("GET", "/pay", "real", ""));
+    tap.until("execution.done");
+    assert!(tap.data().iter().all(|event| event["execution"] == "real"), "{:?}", tap.data());
+    let lines = proxy.program().lines();
+    assert!(!lines.iter().any(|line| line.contains("A request failed")), "{lines:#?}");
+    let history = get(proxy.admin, "/history").json();
+    assert_eq!((&history["every"], &history["kept"]), (&json!(5), &json!(180)));
+}
+
 #[test]
 fn a_token_is_asked_for_and_a_reload_changes_it() {
     let origin = Origin::always(answer(200, &[], ""));

@@ -50,3 +50,49 @@ fn check_and_config_take_variables_from_a_file() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("wrong.env:2: this is no variable"), "{}", stderr(&output));
 }
+
+/// What a route says of a store that is not there, or cannot say of one.
+#[test]
+fn check_says_which_store_is_missing_and_what_cannot_be_computed() {
+    let directory = Directory::new();
+    let said = |with: &str| {
+        let entry = format!(
+            "    middleware:\n    - provider: mwl:provider.middleware/mwl-proxy/rate-limit/v1\n      onEntry: {{ with: {{ {with} }} }}\n"
+        );
+        let file = "listeners: [{ address: 127.0.0.1:0 }]\nstores: { fleet: { redis: 'redis://127.0.0.1' } }\n\
+                    upstreams: { u: { endpoints: ['http://127.0.0.1:1'] } }\nroutes:\n  - name: r\n    upstream: u\n";
+        let path = directory.write("stores.yaml", &format!("{file}{entry}"));
+        let output = run(&["check", path.to_str().unwrap()]);
+        assert_eq!(output.status.code(), Some(1));
+        stdout(&output).replace(path.to_str().unwrap(), "stores.yaml")
+    };
+    insta::assert_snapshot!(said("rate: 5, store: flet"), @r"
+    error[unknown-store]: there is no store `flet`
+     --> stores.yaml:9:42
+      |
+    9 |       onEntry: { with: { rate: 5, store: flet } }
+      |                                          ^^^^
+      = help: did you mean `fleet`?
+
+    stores.yaml: 1 error
+    ");
+    insta::assert_snapshot!(said("rate: 5, store: \"{{ execution.id }}\""), @r#"
+    error[computed-state]: `store` cannot be an expression: what is kept across requests is made at load
+     --> stores.yaml:9:42
+      |
+    9 |       onEntry: { with: { rate: 5, store: "{{ execution.id }}" } }
+      |                                          ^^^^^^^^^^^^^^^^^^^^
+      = help: write a literal; `when` is what a request can decide
+
+    stores.yaml: 1 error
+    "#);
+    insta::assert_snapshot!(said("rate: 0, key: \"{{ execution.id }}\""), @r#"
+    error[invalid-with]: 0 is less than the minimum of 1
+     --> stores.yaml:9:32
+      |
+    9 |       onEntry: { with: { rate: 0, key: "{{ execution.id }}" } }
+      |                                ^
+
+    stores.yaml: 1 error
+    "#);
+}

@@ -1,7 +1,7 @@
 //! `run --upstream`: the proxy at a laptop.
 
 use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdin, Command, Stdio};
 
 use crate::support::client::{get, post};
 use crate::support::origin::{Origin, Port, answer};
@@ -86,21 +86,47 @@ fn lines_may_be_switched_off_and_a_file_has_none_in_a_pipe() {
     }
 }
 
-/// On a terminal, which `script` (util-linux) provides.
+/// `run` on a terminal, which `script` (util-linux) provides, and its keyboard.
+fn on_a_terminal(arguments: &str, no_color: &str, directory: &Directory) -> (Program, ChildStdin) {
+    let line = format!("exec {} run {arguments}", env!("CARGO_BIN_EXE_mwl-proxy"));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qefc", &line]).arg(directory.path("typescript"));
+    terminal.env("NO_COLOR", no_color).stdin(Stdio::piped());
+    let mut child = terminal.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let keys = child.stdin.take().unwrap();
+    (Program::of(child), keys)
+}
+
+#[test]
+fn a_refused_reload_on_a_terminal_points_at_the_line() {
+    let origin = Origin::always(answer(200, &[], "fine"));
+    let directory = Directory::new();
+    let file = |key: &str| {
+        format!(
+            "listeners: [{{ address: 127.0.0.1:0 }}]\nadmin: {{ address: 127.0.0.1:0 }}\nupstreams: {{ a: {{ endpoints: [http://{}] }} }}\nroutes:\n  - {{ name: r, {key}: a }}\n",
+            origin.address
+        )
+    };
+    let path = directory.write("proxy.yaml", &file("upstream"));
+    let arguments = format!("-c {}", path.to_str().unwrap());
+    let (mut program, mut keys) = on_a_terminal(&arguments, "1", &directory);
+    let (address, _) = program.addresses();
+    directory.write("proxy.yaml", &file("upstraem"));
+    program.line("the mistake", |line| line.contains("error[unknown-key]").then_some(()));
+    program.line("its place", |line| line.trim_start().starts_with("-->").then_some(()));
+    program.line("what it marks", |line| line.trim_end().ends_with("^^^^^^^^").then_some(()));
+    assert_eq!(get(address, "/a").status, 200);
+    keys.write_all(b"\x03").unwrap();
+    program.exit();
+}
+
 #[test]
 fn on_a_terminal_lines_have_colours_unless_nobody_wants_them() {
     let origin = Origin::always(answer(200, &[], "fine"));
     let directory = Directory::new();
     for (no_color, wanted) in [("", "GET /a \u{1b}[32m200\u{1b}[0m "), ("1", "GET /a 200 ")] {
-        let program = env!("CARGO_BIN_EXE_mwl-proxy");
-        let upstream = format!("http://{}", origin.address);
-        let line = format!("exec {program} run --upstream {upstream} {}", ANY.join(" "));
-        let mut terminal = Command::new("script");
-        terminal.args(["-qefc", &line]).arg(directory.path("typescript"));
-        terminal.env("NO_COLOR", no_color).stdin(Stdio::piped());
-        let mut child = terminal.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut keys = child.stdin.take().unwrap();
-        let mut program = Program::of(child);
+        let arguments = format!("--upstream http://{} {}", origin.address, ANY.join(" "));
+        let (mut program, mut keys) = on_a_terminal(&arguments, no_color, &directory);
         let (address, _) = program.addresses();
         assert_eq!(get(address, "/a").status, 200);
         program.line(wanted, |line| line.starts_with(wanted).then_some(()));

@@ -17,7 +17,7 @@ const FALLBACK: &str = concat!(
     "    steps: { apologize: { action: Return, value: { status: 200, body: later } } }\n",
 );
 
-/// The best-effort audit of the README.
+/// The best-effort audit of docs/configuration.md.
 const AUDITED: &str = r#"
   - name: pay
     upstream: billing

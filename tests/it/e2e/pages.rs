@@ -1,24 +1,32 @@
 //! Runs every command of the README and of the pages in `docs/` as it stands there, and compares what it prints.
 
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::{env, fs};
+
+use crate::support::program::Directory;
 
 /// Pages whose commands another test runs, and the file of that test.
 const OWN_TESTS: [(&str, &str); 2] =
     [("guide.md", "tests/it/guide.rs"), ("restart.md", "tests/it/e2e/restart.rs")];
 
 /// Commands that serve until they are stopped, or take long, and the test that does the same.
-const ELSEWHERE: [(&str, &str, &str); 3] = [
+const ELSEWHERE: [(&str, &str, &str); 4] = [
     (
         "cargo run",
         "tests/it/e2e/quickstart.rs",
         "fn the_lines_that_the_quick_start_prints_show_what_the_proxy_does",
     ),
     (
-        "cargo run -- run --upstream http://127.0.0.1:3000",
+        "mwl-proxy run --upstream http://127.0.0.1:3000",
         "tests/it/e2e/commands.rs",
         "fn the_proxy_needs_no_file_before_one_upstream",
+    ),
+    (
+        "mwl-proxy run -c proxy.yaml",
+        "tests/it/e2e/dev.rs",
+        "fn lines_may_be_switched_off_and_a_file_has_none_in_a_pipe",
     ),
     ("cargo test --locked", ".ci/run", "cargo test.*"),
 ];
@@ -83,23 +91,34 @@ fn matches(said: &[String], printed: &[&str]) -> bool {
     printed.split_first().is_some_and(|(line, more)| same(line) && matches(rest, more))
 }
 
-fn run(command: &str) -> Output {
+/// A folder with everything that the project's has, in which a command may write files of its own.
+fn scratch() -> Directory {
+    let directory = Directory::new();
+    for entry in fs::read_dir(root()).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        symlink(entry.path(), directory.path(&name)).unwrap();
+    }
+    directory
+}
+
+fn run(command: &str, folder: &Path) -> Output {
     let program = Path::new(env!("CARGO_BIN_EXE_mwl-proxy")).parent().unwrap();
     let path = env::join_paths(
         std::iter::once(program.to_owned()).chain(env::split_paths(&env::var_os("PATH").unwrap())),
     );
     let mut shell = Command::new("sh");
-    shell.args(["-c", command]).current_dir(root()).env("PATH", path.unwrap());
+    shell.args(["-c", command]).current_dir(folder).env("PATH", path.unwrap());
     shell.output().unwrap()
 }
 
 /// What is wrong with a command.
-fn wrong(Shown { command, prints }: &Shown) -> Option<String> {
+fn wrong(Shown { command, prints }: &Shown, folder: &Path) -> Option<String> {
     if let Some((_, file, test)) = ELSEWHERE.iter().find(|(known, ..)| known == command) {
         let there = read(file).contains(test);
         return (!there).then(|| format!("{command}: {file} has no {test}"));
     }
-    let output = run(command);
+    let output = run(command, folder);
     let printed = String::from_utf8_lossy(&output.stdout);
     let printed: Vec<&str> = printed.trim_end().lines().collect();
     let told = String::from_utf8_lossy(&output.stderr);
@@ -123,8 +142,45 @@ fn every_command_of_the_pages_does_what_they_say() {
     let all = pages.iter().flat_map(|page| shown(&read(page)));
     let all: Vec<Shown> = all.collect();
     assert!(all.len() >= 8, "{}", all.len());
-    let wrong: Vec<String> = all.iter().filter_map(wrong).collect();
+    let folder = scratch();
+    let wrong: Vec<String> =
+        all.iter().filter_map(|shown| wrong(shown, &folder.path(""))).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// The folder, the file and the place of each link that a page has to another of ours.
+#[test]
+fn every_link_between_the_pages_leads_somewhere() {
+    let slug = |heading: &str| {
+        let kept = heading.trim_start_matches('#').trim().to_lowercase();
+        let kept = kept.chars().filter(|c| c.is_alphanumeric() || " _-".contains(*c));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    let docs = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let top =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md", "benches/README.md"];
+    let pages = docs.chain(top.map(|name| root().join(name)));
+    let mut wrong = Vec::new();
+    for page in pages.filter(|path| path.extension().is_some_and(|end| end == "md")) {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            if link.contains("://") || link.contains(' ') {
+                continue;
+            }
+            let (file, place) = link.split_once('#').unwrap_or((link, ""));
+            let target =
+                if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let there = target.exists()
+                && (place.is_empty()
+                    || fs::read_to_string(&target).is_ok_and(|text| {
+                        text.lines().any(|l| l.starts_with('#') && slug(l) == place)
+                    }));
+            if !there {
+                wrong.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Policies that people have published, in each system's own form.
 
-use mwl_proxy::import::Kind;
+use mwl_proxy::import::{Kind, import};
 
 use super::{plays, written};
 
@@ -132,4 +132,18 @@ fn haproxy_retries_once_and_only_a_get() {
             ("GET /", &["404"], 1, &[], 404),
         ],
     );
+}
+
+#[test]
+fn haproxy_servers_that_want_a_proxy_header_get_one() {
+    for (parameter, version) in [("send-proxy", "v1"), ("send-proxy-v2", "v2")] {
+        let file = format!("listen all\n  bind :80\n  server a 10.0.0.1:80 {parameter}\n");
+        let imported = import(Kind::Haproxy, "a.cfg", &file).unwrap();
+        assert_eq!((&imported.errors[..], imported.lost.len()), (&[][..], 0), "{}", imported.text);
+        assert!(
+            imported.text.contains(&format!("proxyProtocol: {version}\n")),
+            "{}",
+            imported.text
+        );
+    }
 }

@@ -32,8 +32,8 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("boxed", &[]),
     ("proxy_header", &[]),
     ("tls", &[]),
-    ("settings", &["tls"]),
-    ("io", &["tls"]),
+    ("settings", &["proxy_header", "tls"]),
+    ("io", &["proxy_header", "tls"]),
     ("grpc", &[]),
     ("code", &["grpc"]),
     ("meaning", &["code", "grpc"]),
@@ -45,7 +45,10 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("message", &["code", "h1", "memory", "settings"]),
     ("stage", &["io", "settings"]),
     ("body", &["h1", "h2", "io", "memory", "message", "settings"]),
-    ("upstream", &["body", "boxed", "h1", "h2", "io", "message", "settings", "stage", "tls"]),
+    (
+        "upstream",
+        &["body", "boxed", "h1", "h2", "io", "message", "proxy_header", "settings", "stage", "tls"],
+    ),
     (
         "site",
         &[
@@ -63,8 +66,19 @@ const ROOMS_OF_PROXY: &[Room] = &[
     (
         "request",
         &[
-            "body", "boxed", "grpc", "h1", "h2", "io", "memory", "message", "settings", "site",
-            "tls", "upstream",
+            "body",
+            "boxed",
+            "grpc",
+            "h1",
+            "h2",
+            "io",
+            "memory",
+            "message",
+            "proxy_header",
+            "settings",
+            "site",
+            "tls",
+            "upstream",
         ],
     ),
     (
@@ -150,7 +164,18 @@ const ROOMS_OF_PROXY: &[Room] = &[
 const CRATES: &[(&str, &[&str])] = &[
     ("cel", &["src/language/expr/"]),
     ("jsonschema", &["src/language/schema"]),
-    ("hyper", &["src/proxy/", "src/admin/", "src/quickstart/", "src/cli/", "src/replay/"]),
+    (
+        "hyper",
+        &[
+            "src/proxy/",
+            "src/admin/",
+            "src/quickstart/",
+            "src/cli/",
+            "src/replay/",
+            "src/app.rs",
+            "src/telemetry/trace/collector.rs",
+        ],
+    ),
     ("redis", &["src/proxy/store/"]),
     ("rustls", &["src/proxy/tls/"]),
     ("tokio_rustls", &["src/proxy/tls/"]),
@@ -158,10 +183,6 @@ const CRATES: &[(&str, &[&str])] = &[
     ("x509_cert", &["src/proxy/tls/"]),
     ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs", "src/system/"]),
     ("prometheus", &["src/telemetry/"]),
-    ("opentelemetry", &["src/telemetry/trace/"]),
-    ("opentelemetry_http", &["src/telemetry/trace/"]),
-    ("opentelemetry_otlp", &["src/telemetry/trace/"]),
-    ("opentelemetry_sdk", &["src/telemetry/trace/"]),
 ];
 
 /// What the language knows nothing of.

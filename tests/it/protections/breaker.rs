@@ -137,33 +137,13 @@ fn a_catch_takes_its_failure_and_phases_read_its_state() {
 #[test]
 fn a_cleanup_is_never_refused_by_accident() {
     in_virtual_time(async {
-        let shared = json!({
-            "entrypoint": "tell",
-            "middleware": [breaker()],
-            "steps": {
-                "tell": { "action": "Call", "call": { "provider": SCRIPT }, "next": "told" },
-                "told": { "action": "Return" },
-            },
-        });
-        let finally =
-            |with: Json| json!({ "provider": middleware("finally"), "onAlways": { "with": with } });
-        let of = |stack: Json| {
-            let work = json!({
-                "action": "Call", "call": { "flow": "shared" }, "middleware": stack, "next": "done",
-            });
-            let steps = json!({ "work": work, "done": { "action": "Return" } });
-            let flows = json!({ "shared": shared });
-            Played::of(
-                json!({ "entrypoint": "work", "flows": flows, "steps": steps }),
-                &[Some(LOST)],
-            )
-        };
-        let played = of(json!([finally(json!({ "call": { "flow": "shared" } }))]));
+        let work = json!({ "flow": "shared" });
+        let of = |cleanup| Played::cleaning(&breaker(), &work, &cleanup, &[Some(LOST)]);
+        let played = of(json!({ "call": { "flow": "shared" } }));
         // Steps 3, cleanups 8.
         played.runs(8).await;
         assert_eq!(played.calls(), 11);
-        let cleanup = json!({ "call": { "provider": SCRIPT }, "middleware": [breaker()] });
-        let played = of(json!([finally(cleanup)]));
+        let played = of(json!({ "call": { "provider": SCRIPT }, "middleware": [breaker()] }));
         played.runs(8).await;
         assert_eq!(played.calls(), 6);
     });

@@ -103,30 +103,18 @@ fn each_key_has_places_of_its_own() {
 #[test]
 fn a_cleanup_takes_no_place_unless_it_is_meant() {
     in_virtual_time(async {
-        let shared = json!({
-            "entrypoint": "tell",
-            "middleware": [one()],
-            "steps": {
-                "tell": { "action": "Call", "call": { "provider": SCRIPT }, "next": "told" },
-                "told": { "action": "Return" },
-            },
-        });
-        let finally =
-            |with: Json| json!({ "provider": middleware("finally"), "onAlways": { "with": with } });
-        let of = |stack: Json| {
-            let work = json!({
-                "action": "Call", "call": { "provider": SCRIPT, "with": { "tag": "a" } },
-                "middleware": stack, "next": "done",
-            });
-            let steps = json!({ "work": work, "done": { "action": "Return" } });
-            let flows = json!({ "shared": shared });
-            Played::of(json!({ "entrypoint": "work", "flows": flows, "steps": steps }), &[None])
-        };
-        let played = of(json!([finally(json!({ "call": { "flow": "shared" } }))]));
-        assert_eq!(tokio::join!(played.run(), played.run()), ("ok".to_owned(), "ok".to_owned()));
-        let meant = json!({ "call": { "provider": SCRIPT }, "middleware": [one()] });
-        let played = of(json!([finally(meant)]));
-        assert_eq!(tokio::join!(played.run(), played.run()), ("ok".to_owned(), FULL.to_owned()));
+        let work = || json!({ "provider": SCRIPT, "with": { "tag": "a" } });
+        let rate = own("rate-limit", &json!({ "rate": 1, "per": "PT1H" }));
+        for (entry, refused) in [(one(), FULL), (rate, "RateLimit.Limited")] {
+            let both = |cleanup| {
+                let played = Played::cleaning(&entry, &work(), &cleanup, &[None]);
+                async move { tokio::join!(played.run(), played.run()) }
+            };
+            let accident = json!({ "call": { "flow": "shared" } });
+            assert_eq!(both(accident).await, ("ok".to_owned(), "ok".to_owned()));
+            let meant = json!({ "call": { "provider": SCRIPT }, "middleware": [entry] });
+            assert_eq!(both(meant).await, ("ok".to_owned(), refused.to_owned()));
+        }
     });
 }
 

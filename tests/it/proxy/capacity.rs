@@ -5,6 +5,7 @@ use tokio::time::Instant;
 use super::one_route;
 use crate::support::h2;
 use crate::support::proxy::{Client, Proxy};
+use crate::support::stack::timeout;
 use crate::support::upstream::{Act, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -121,5 +122,40 @@ async fn a_gather_whose_length_is_computed_runs_64_at_once() {
         // A client behind the others is answered after whatever was begun before it.
         tokio::task::yield_now().await;
         assert_eq!(upstream.requests().len(), wanted, "{more}");
+    }
+}
+
+/// A bound that fires while an attempt waits for a place: no endpoint was asked, so none is at fault.
+#[tokio::test]
+async fn who_is_interrupted_while_it_waits_blames_no_endpoint() {
+    let (one, two) = (hanging().await, hanging().await);
+    let file = format!(
+        "upstreams:
+  u:
+    endpoints: ['http://{}', 'http://{}']
+    balance: roundRobin
+    maxRequests: 1
+    maxWait: PT60S
+    ejection: {{ consecutiveFailures: 1 }}
+routes:
+  - {{ name: hang, match: {{ path: /hang }}, upstream: u }}
+  - name: r
+    upstream: u
+    middleware:
+{}",
+        one.address,
+        two.address,
+        timeout!("PT0.02S")
+    );
+    let proxy = Proxy::start(&file);
+    let _held = hang(&proxy, &one, 1).await;
+    for _ in 0..4 {
+        assert_eq!(proxy.ask(GET).await.status, 504);
+    }
+    for endpoint in [one.address, two.address] {
+        let series = format!(r#"{{endpoint="{endpoint}",outcome="failure",upstream="u"}}"#);
+        assert_eq!(proxy.metric(&format!("mwl_endpoint_attempts_total{series}")), 0);
+        let up = format!(r#"mwl_endpoint_up{{endpoint="{endpoint}",upstream="u"}}"#);
+        assert_eq!(proxy.metric(&up), 1);
     }
 }

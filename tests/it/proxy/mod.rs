@@ -45,6 +45,8 @@ mod idempotent;
 mod interim;
 /// Connections that begin with a PROXY header.
 mod introduced;
+/// Connections that the proxy begins with a PROXY header.
+mod introducing;
 /// Keys that name operations.
 mod keys;
 /// Clients that leave, and clients that are still sending when they get their answer.

@@ -11,8 +11,10 @@ use tokio::time::{Instant, sleep};
 
 use super::idempotent::{WAITING, idempotent, post};
 use super::one_route;
-use crate::support::proxy::Proxy;
+use crate::support::program::Directory;
+use crate::support::proxy::{Files, Proxy};
 use crate::support::redis::Redis;
+use crate::support::tls::Authority;
 use crate::support::upstream::{Act, Upstream, always};
 
 const GET: &str = "GET /a HTTP/1.1\r\nHost: t\r\n\r\n";
@@ -171,7 +173,8 @@ async fn a_store_that_is_gone_or_stalls_holds_nobody() {
         answered(20).await;
         let (passed, refused, _) = answered(100).await;
         assert_eq!((passed >= 100, refused), (true, 0));
-        // It accepts connections and says nothing.
+        // It accepts connections and says nothing. `a_silent_store_is_waited_for_no_longer_than_its_timeout` says for how long
+        // it is waited for.
         redis.stall();
         answered(60).await;
         let (passed, refused, slowest) = answered(200).await;
@@ -187,6 +190,37 @@ async fn a_store_that_is_gone_or_stalls_holds_nobody() {
         let refused = proxy.ask(GET).await;
         assert_eq!(refused.status, 200);
     }
+}
+
+/// A server that is stopped: five decisions wait for its `timeout` and no longer, and then nobody waits.
+#[tokio::test]
+async fn a_silent_store_is_waited_for_no_longer_than_its_timeout() {
+    const TIMEOUT: Duration = Duration::from_millis(50);
+    let (redis, upstream) = (Redis::start().await, good().await);
+    let file = shared(&redis, &upstream, "timeout: PT0.05S, onError: deny", &limit("rate: 1000"));
+    let proxy = Proxy::start(&file);
+    let mut client = proxy.connect().await;
+    while client.ask(GET).await.status != 200 {
+        // On a busy machine the first ones may come before the connection.
+    }
+    redis.stall();
+    let errors = proxy.metric(ERRORS);
+    let mut waited = Vec::new();
+    for _ in 0..20 {
+        let begun = Instant::now();
+        let refused = client.ask(GET).await;
+        waited.push(begun.elapsed());
+        assert_eq!(refused.json()["code"], "Provider.Middleware.RateLimit.StoreUnavailable");
+    }
+    redis.wake();
+    println!("waited: {waited:?}");
+    assert_eq!(proxy.metric(ERRORS) - errors, 20);
+    // Nothing else in the way of these takes as long as twenty timeouts, and none of them is a second.
+    assert!(waited[..5].iter().all(|waited| *waited >= TIMEOUT), "{waited:?}");
+    assert!(waited.iter().all(|waited| *waited < TIMEOUT * 20), "{waited:?}");
+    // The others fail at once: at the most a few find a connection that was opened before it was stopped.
+    let at_once = waited[5..].iter().filter(|waited| **waited < TIMEOUT).count();
+    assert!(at_once >= 8, "{waited:?}");
 }
 
 #[tokio::test]
@@ -291,4 +325,42 @@ async fn a_store_asks_for_a_password() {
     assert_eq!(ask("password: other").await, 200);
     assert_eq!(ask("user: mwl, password: wrong").await, 503);
     assert_eq!(ask("prefix: mwl").await, 503);
+}
+
+/// Over TLS the server must be the one that is meant, and may want to know who asks.
+#[tokio::test]
+async fn a_store_is_asked_over_tls() {
+    let (upstream, directory) = (good().await, Directory::new());
+    let (authority, clients) = (Authority::new(), Authority::new());
+    let served = authority.issue(&["store.test"]);
+    let (_redis, address) = Redis::with_tls(&served, &clients, &directory).await;
+    let own = clients.issue(&["proxy.test"]);
+    let files = Files::from([
+        ("ca.pem", authority.pem()),
+        ("other.pem", clients.pem()),
+        ("own.pem", own.chain()),
+        ("own.key", own.key()),
+    ]);
+    let shown = "certificate: own.pem, key: own.key";
+    for (tls, statuses) in [
+        (format!("ca: ca.pem, serverName: store.test, {shown}"), [200, 429]),
+        (format!("ca: ca.pem, serverName: another.test, {shown}"), [503, 503]),
+        (format!("ca: other.pem, serverName: store.test, {shown}"), [503, 503]),
+        ("ca: ca.pem, serverName: store.test".to_owned(), [503, 503]),
+    ] {
+        let limit = limit("rate: 1, per: PT1H");
+        let file = format!(
+            "listeners: [{{ address: '127.0.0.1:0' }}]
+limits: {{ workers: 1 }}
+stores: {{ fleet: {{ redis: 'rediss://{address}', timeout: PT5S, onError: deny, tls: {{ {tls} }} }} }}
+{}",
+            one_route(&upstream, &limit)
+        );
+        let proxy = Proxy::whole(&file, &files);
+        for status in statuses {
+            assert_eq!(proxy.ask(GET).await.status, status, "{tls}");
+        }
+        let errors = if statuses[0] == 503 { 2 } else { 0 };
+        assert_eq!(proxy.metric(ERRORS), errors, "{tls}");
+    }
 }

@@ -76,6 +76,8 @@ async fn both_protocols_are_chosen_in_the_handshake() {
         assert!(forwarded[0].ends_with(";proto=https"), "{forwarded:?}");
     }
     assert_eq!(upstream.requests().len(), 3);
+    let full = r#"mwl_tls_handshakes_total{listener="127.0.0.1:0",resumed="false"}"#;
+    assert_eq!(proxy.metric(full), 2);
 }
 
 #[tokio::test]
@@ -172,7 +174,8 @@ async fn a_handshake_that_stands_still_does_not_keep_its_place() {
     let mut silent = proxy.connect().await;
     silent.send([22, 3, 1]).await;
     assert_eq!(silent.rest().await, b"");
-    assert_eq!(failures(&proxy, "timeout"), 1);
+    // It is counted once it is closed.
+    until(|| failures(&proxy, "timeout") == 1).await;
 }
 
 #[tokio::test]

@@ -133,6 +133,36 @@ fn each_mistake_is_reported_at_its_line_and_nothing_else_is() {
 }
 
 #[test]
+fn a_breaker_that_is_deaf_on_some_routes_of_its_stack_names_them() {
+    let route = |name| {
+        format!(
+            "  - {{ name: {name}, upstream: {name}, match: {{ path: /{name} }}, middleware: [{{ stack: s }}] }}\n"
+        )
+    };
+    let text = format!(
+        "listeners: [{{ address: 127.0.0.1:0 }}]
+upstreams:
+  quick: {{ endpoints: [http://127.0.0.1:1], responseTimeout: PT1S }}
+  slow: {{ endpoints: [http://127.0.0.1:1] }}
+  slower: {{ endpoints: [http://127.0.0.1:1], responseTimeout: PT2M }}
+stacks:
+  s:
+    - provider: mwl:provider.middleware/mwl/timeout/v1
+      onEntry: {{ with: {{ duration: PT5S }} }}
+    - provider: mwl:provider.middleware/mwl-proxy/circuit-breaker/v1
+routes:
+{}{}{}",
+        route("slow"),
+        route("quick"),
+        route("slower"),
+    );
+    let (found, said) = reported(Path::new("case.yaml"), &text);
+    assert_eq!(lines(&found), [(10, "deaf-breaker".to_owned())]);
+    let first = said.lines().next().unwrap();
+    insta::assert_snapshot!(first, @"warning[deaf-breaker]: on routes slow, slower, this breaker never counts an upstream that hangs: a bound around it fires after PT5S, which says nothing of the upstream");
+}
+
+#[test]
 fn nothing_is_reported_about_sound_policies() {
     let cases = cases(SOUND);
     let mut files = sound_files();
@@ -288,7 +318,15 @@ fn sound_files() -> Vec<(String, PathBuf, String)> {
             ));
         }
     }
-    let documents = ["README.md", "ARCHITECTURE.md", "docs/limits.md"];
+    let documents = [
+        "README.md",
+        "ARCHITECTURE.md",
+        "docs/configuration.md",
+        "docs/failures.md",
+        "docs/http.md",
+        "docs/limits.md",
+        "docs/operating.md",
+    ];
     for name in documents {
         let text = fs::read_to_string(root.join(name)).unwrap();
         for (number, block) in text.split("```yaml\n").skip(1).enumerate() {

@@ -35,7 +35,6 @@ impl Piped {
         holds: usize,
         idle: Vec<DuplexStream>,
     ) -> Self {
-        let metrics = Metrics::new();
         let file = format!(
             "listeners: [{{ address: '127.0.0.1:0' }}]
 limits: {{ {limits}workers: 1 }}
@@ -46,7 +45,17 @@ routes:
     upstream: u
 {route}"
         );
-        let runtime = runtime(&file, &metrics);
+        Self::whole(&file, holds, idle)
+    }
+
+    /// The same for a whole configuration, whose first upstream's connections are `idle`.
+    pub(crate) fn of_file(file: &str, idle: Vec<DuplexStream>) -> Self {
+        Self::whole(file, 1 << 16, idle)
+    }
+
+    fn whole(file: &str, holds: usize, idle: Vec<DuplexStream>) -> Self {
+        let metrics = Metrics::new();
+        let runtime = runtime(file, &metrics);
         let (near, client) = duplex(holds);
         let served = tokio::spawn(alone::serve(runtime, near, idle));
         Self { client: Client::over(client), served, metrics }

@@ -8,6 +8,9 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+use super::program::Directory;
+use super::tls::{Authority, Issued};
+
 /// A running server.
 pub(crate) struct Redis {
     pub(crate) address: SocketAddr,
@@ -28,6 +31,35 @@ impl Redis {
         let mut redis = Self { address, arguments, process: None };
         redis.run().await;
         redis
+    }
+
+    /// The same, which also speaks TLS, with this certificate, to clients that this authority has vouched for. Returns its
+    /// address for that.
+    pub(crate) async fn with_tls(
+        shows: &Issued,
+        lets: &Authority,
+        directory: &Directory,
+    ) -> (Self, SocketAddr) {
+        let secured = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let files = [
+            ("server.pem", shows.chain()),
+            ("server.key", shows.key()),
+            ("clients.pem", lets.pem()),
+        ];
+        let [certificate, key, clients] =
+            files.map(|(name, text)| directory.write(name, &text).to_str().unwrap().to_owned());
+        let port = secured.port().to_string();
+        let arguments = [
+            "--tls-port",
+            &port,
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &clients,
+        ];
+        (Self::with(&arguments).await, secured)
     }
 
     /// Starts it, again on the same port.

@@ -1,5 +1,7 @@
 /// Mistakes in the arguments, and the places shown for them.
 mod arguments;
+/// Questions of others, at the admin address.
+mod asking;
 /// Faults that a stack injects.
 mod faults;
 /// Steps, cleanups, and calls before, after and beside the request.
@@ -24,6 +26,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use serde_json::Value as Json;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::cli::arguments::{Cli, Command};

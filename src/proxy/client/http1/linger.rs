@@ -41,6 +41,12 @@ impl Http1Session {
         let mut linger = None;
         std::future::poll_fn(|cx| {
             if linger.is_none() {
+                // Nothing more will come, so closing a plain socket says the same without a call of its own.
+                let mut conn = self.conn.lock();
+                if conn.is_over() && matches!(conn.io()?, Io::Tcp(_)) {
+                    return Poll::Ready(Ok(()));
+                }
+                drop(conn);
                 ready!(self.poll_shutdown(cx))?;
                 if self.conn.lock().is_over() {
                     return Poll::Ready(Ok(()));

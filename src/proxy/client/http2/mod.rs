@@ -9,6 +9,7 @@
 //! is noticed by the frames that the library writes, and then counted and logged like any refusal.
 
 mod stream;
+mod turns;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -21,7 +22,8 @@ use h2::Reason as H2Reason;
 use h2::server::{Builder, Connection};
 
 use self::stream::{SessionContext, Stream};
-use crate::proxy::h2::{GuardedIo, Violation, WINDOW, connection_window};
+use self::turns::Turns;
+use crate::proxy::h2::{GuardedIo, Outlet, Violation, WINDOW, connection_window};
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::io::prefixed::PrefixedIo;
@@ -31,13 +33,16 @@ use crate::proxy::site::Worker;
 use crate::proxy::watch::ConnectionState;
 use crate::proxy::watch::write_watch::WriteWatch;
 
-type Transport = GuardedIo<WriteWatch<PrefixedIo<Io>>>;
+type Wire = WriteWatch<PrefixedIo<Io>>;
+type Transport = GuardedIo<Wire>;
 
 /// A connection and its open streams.
 struct Http2Session {
     connection: Connection<Transport, Bytes>,
+    outlet: Outlet<Wire>,
     streams: FuturesUnordered<Stream>,
     context: Arc<SessionContext>,
+    turns: Turns,
     /// Whether the client was sent a GOAWAY because the connection shall close.
     leaving: bool,
     /// Whether it was sent one because it has broken the protocol.
@@ -78,6 +83,7 @@ pub(super) async fn serve(
     let limits = &site.runtime.limits;
     let wire_limits = with_target(limits);
     let io = GuardedIo::of_client(WriteWatch::new(io, Arc::clone(state)), wire_limits.size);
+    let turns = Turns::new();
     let context = SessionContext {
         client,
         worker: Arc::clone(worker),
@@ -85,13 +91,19 @@ pub(super) async fn serve(
         sent: AtomicUsize::new(0),
         traffic: io.traffic(),
         trailers: limits.heads(),
+        library: turns.library.clone(),
     };
+    let outlet = io.outlet();
     let handshake = protocol(limits, wire_limits).handshake(io);
     drop(site);
+    let connection = handshake.await?;
+    outlet.gather();
     let mut session = Http2Session {
-        connection: handshake.await?,
+        connection,
+        outlet,
         streams: FuturesUnordered::new(),
         context: Arc::new(context),
+        turns,
         leaving: false,
         violated: false,
         cut: false,
@@ -106,12 +118,27 @@ pub(super) async fn serve(
 
 impl Http2Session {
     /// One turn. Ready when the connection has ended.
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
-        self.check_state();
+    fn poll(&mut self, cx: &Context<'_>) -> Poll<Result<(), h2::Error>> {
+        let woken = self.turns.begin(cx);
+        let told = self.check_state();
+        let polled = self.poll_parts(woken || told);
+        self.outlet.flush(&mut Context::from_waker(&self.turns.library));
+        self.turns.end();
+        polled
+    }
+
+    /// Polls the streams that were woken, and the library if it was woken or `must` be polled.
+    fn poll_parts(&mut self, mut must: bool) -> Poll<Result<(), h2::Error>> {
         loop {
-            while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(cx) {}
+            self.turns.poll_streams();
+            let mut cx = Context::from_waker(&self.turns.streams);
+            while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(&mut cx) {}
+            if !self.turns.library_woken() && !must {
+                return Poll::Pending;
+            }
+            must = false;
             let before = self.streams.len();
-            let ended = self.poll_accept(cx);
+            let ended = self.poll_accept();
             self.context.sent.fetch_add(1, Relaxed);
             self.report_refused();
             if let Poll::Ready(ended) = ended {
@@ -123,15 +150,17 @@ impl Http2Session {
         }
     }
 
-    /// Reacts to a violation of the protocol, to the process stopping, and to the watch over all connections.
-    fn check_state(&mut self) {
+    /// Reacts to a violation of the protocol, to the process stopping, and to the watch over all connections. Returns
+    /// whether the library has something to send because of that.
+    fn check_state(&mut self) -> bool {
+        let mut told = false;
         let SessionContext { worker, state, traffic, .. } = self.context.as_ref();
         let core = &worker.core;
         if !self.violated
             && let Some(violation) = traffic.violation()
         {
             self.violated = true;
-            let (reason, detail, told) = match violation {
+            let (reason, detail, sent) = match violation {
                 Violation::Flood => (
                     Reason::Flood,
                     "too many frames that belong to no message",
@@ -144,26 +173,31 @@ impl Http2Session {
                 ),
             };
             self.refused(reason, &detail);
-            self.connection.abrupt_shutdown(told);
+            self.connection.abrupt_shutdown(sent);
+            told = true;
         }
         if !self.leaving && (state.is_draining() || core.is_leaving()) {
             self.leaving = true;
             self.connection.graceful_shutdown();
+            told = true;
         }
         if !self.cut && core.is_cut() {
             self.cut = true;
             // Collecting them anew has all of them polled.
             self.streams = std::mem::take(&mut self.streams).into_iter().collect();
         }
+        told
     }
 
     /// Reads and writes frames, and accepts new streams. Ready when the connection has ended.
-    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
-        while let Some(accepted) = ready!(self.connection.poll_accept(cx)) {
+    fn poll_accept(&mut self) -> Poll<Result<(), h2::Error>> {
+        let Self { connection, streams, context, turns, .. } = self;
+        let mut cx = Context::from_waker(&turns.library);
+        while let Some(accepted) = ready!(connection.poll_accept(&mut cx)) {
             let (request, respond) = accepted?;
-            let stream = Stream::new(&self.context, request, respond);
-            self.context.traffic.accepted(stream.id());
-            self.streams.push(stream);
+            let stream = Stream::new(context, request, respond);
+            context.traffic.accepted(stream.id());
+            streams.push(stream);
         }
         Poll::Ready(Ok(()))
     }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Bytes;
 use h2::server::SendResponse;
@@ -39,6 +39,8 @@ pub(super) struct SessionContext {
     pub(super) traffic: Arc<Traffic>,
     /// The limits of a request's trailers.
     pub(super) trailers: HeadLimits,
+    /// Has the connection sent what was handed to it.
+    pub(super) library: Waker,
 }
 
 /// A stream. Dropping it ends it, and cancels the request.
@@ -99,6 +101,7 @@ impl Stream {
                 Progress::Sending(..) => ready!(self.poll_send(cx)),
                 Progress::Breaking(writer, before) => {
                     if self.context.sent.load(Relaxed) == *before {
+                        self.context.library.wake_by_ref();
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }

@@ -84,14 +84,14 @@ fn what_is_read_is_looked_at_in_slices() {
 
 /// A server's end that has read `bytes` behind the preface.
 fn heard(wire: &mut GuardedIo<DuplexStream>, bytes: &[u8]) -> bool {
-    wire.received(bytes);
+    lock(&wire.0).received(bytes);
     wire.traffic().violation() == Some(Violation::Flood)
 }
 
 fn server(bound: usize) -> GuardedIo<DuplexStream> {
-    let mut wire = GuardedIo::of_client(duplex(1).0, bound);
-    wire.received(&[0; 24]);
-    wire.received(&frame(4, 0, 0, b""));
+    let wire = GuardedIo::of_client(duplex(1).0, bound);
+    lock(&wire.0).received(&[0; 24]);
+    lock(&wire.0).received(&frame(4, 0, 0, b""));
     wire
 }
 
@@ -118,7 +118,7 @@ async fn frames_that_bring_nothing_are_a_flood_where_they_come_too_fast() {
             !heard(&mut wire, &ping.repeat(4)),
             "for what is sent a client has something to say"
         );
-        wire.sent(&data);
+        lock(&wire.0).sent(&data);
     }
 }
 
@@ -175,12 +175,124 @@ async fn streams_that_are_ended_before_anybody_has_them_were_refused() {
     // Trailers open nothing.
     heard(&mut wire, &frame(1, 5, 7, b""));
     let reset = |stream, reason| frame(3, 0, stream, &[0, 0, 0, reason]);
-    wire.sent(&[reset(1, 1), frame(1, 5, 5, b""), reset(5, 1), reset(9, 7)].concat());
+    lock(&wire.0).sent(&[reset(1, 1), frame(1, 5, 5, b""), reset(5, 1), reset(9, 7)].concat());
     let traffic = wire.traffic();
     let wanted = [Some(Reason::PROTOCOL_ERROR), None, Some(Reason::REFUSED_STREAM)];
     assert_eq!(traffic.take_refused(), wanted);
     traffic.accepted(7);
     // What is said on those that somebody has is theirs.
-    wire.sent(&[frame(1, 4, 3, b""), reset(3, 8), frame(1, 5, 7, b"")].concat());
+    lock(&wire.0).sent(&[frame(1, 4, 3, b""), reset(3, 8), frame(1, 5, 7, b"")].concat());
     assert_eq!(traffic.take_refused(), []);
+}
+
+/// Notes each write, and accepts what `room` says.
+struct Writes {
+    sizes: Vec<usize>,
+    room: usize,
+}
+
+impl AsyncWrite for Writes {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let size = buf.len().min(self.room);
+        if size == 0 {
+            return Poll::Pending;
+        }
+        self.room -= size;
+        self.sizes.push(size);
+        Poll::Ready(Ok(size))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// A gathering end over a socket with `room`, to which the library hands a frame of a kilobyte `times` times.
+fn gathering(room: usize, times: usize) -> (GuardedIo<Writes>, Outlet<Writes>, usize) {
+    let mut wire = GuardedIo::of_server(Writes { sizes: Vec::new(), room }, 0);
+    let outlet = wire.outlet();
+    outlet.gather();
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let mut taken = 0;
+    for _ in 0..times {
+        let frame = frame(0, 0, 1, &[0; 1015]);
+        let (head, data) = frame.split_at(9);
+        let parts = [IoSlice::new(head), IoSlice::new(data)];
+        if Pin::new(&mut wire).poll_write_vectored(&mut cx, &parts).is_ready() {
+            taken += 1;
+        }
+        assert!(Pin::new(&mut wire).poll_flush(&mut cx).is_ready());
+    }
+    (wire, outlet, taken)
+}
+
+#[test]
+fn what_a_turn_writes_leaves_in_one_write() {
+    let (wire, outlet, taken) = gathering(usize::MAX, 20);
+    let traffic = wire.traffic();
+    let mark = traffic.mark();
+    assert!(taken == 20 && lock(&wire.0).io.sizes.is_empty() && traffic.flushes() == 0);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    for _ in 0..2 {
+        outlet.flush(&mut cx);
+        assert_eq!(lock(&wire.0).io.sizes, [20 * 1024]);
+        assert!(traffic.wrote_since(mark) && traffic.flushes() == 1);
+        assert_eq!(lock(&wire.0).gathered.capacity(), 0, "an idle connection holds no buffer");
+    }
+}
+
+#[test]
+fn what_is_gathered_has_a_bound_and_waits_for_room() {
+    let (wire, outlet, taken) = gathering(100, 100);
+    assert_eq!(taken, GATHERED / 1024, "no more than that waits");
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert_eq!(lock(&wire.0).io.sizes, [100], "and it is written when more comes");
+    outlet.flush(&mut cx);
+    assert_eq!(wire.traffic().flushes(), 0);
+    lock(&wire.0).io.room = usize::MAX;
+    outlet.flush(&mut cx);
+    assert_eq!(lock(&wire.0).io.sizes, [100, GATHERED - 100]);
+    assert!(wire.traffic().flushes() == 1 && wire.traffic().unblocked_at().is_some());
+}
+
+#[test]
+fn what_waits_for_room_keeps_no_more_than_it_needs() {
+    let (wire, outlet, _) = gathering(10 * 1024 - 1, 10);
+    outlet.flush(&mut Context::from_waker(std::task::Waker::noop()));
+    let wire = lock(&wire.0);
+    assert_eq!((wire.gathered.len(), wire.gathered.capacity()), (1, 1));
+}
+
+#[test]
+fn a_shutdown_writes_what_was_gathered() {
+    let (mut wire, _outlet, _) = gathering(usize::MAX, 1);
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert!(Pin::new(&mut wire).poll_shutdown(&mut cx).is_ready());
+    assert_eq!(lock(&wire.0).io.sizes, [1024]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_write_of_what_was_gathered_waits_until_all_is_read() {
+    let (near, mut far) = duplex(64);
+    far.write_all(b"answer").await.unwrap();
+    drop(far);
+    let mut wire = GuardedIo::of_server(near, 0);
+    let outlet = wire.outlet();
+    outlet.gather();
+    let mut cx = Context::from_waker(std::task::Waker::noop());
+    assert!(Pin::new(&mut wire).poll_write(&mut cx, b"x").is_ready());
+    outlet.flush(&mut cx);
+    assert!(Pin::new(&mut wire).poll_flush(&mut cx).is_pending(), "the failure is held back");
+    let mut read = Vec::new();
+    wire.read_to_end(&mut read).await.unwrap();
+    assert_eq!(read, b"answer");
+    assert!(matches!(Pin::new(&mut wire).poll_flush(&mut cx), Poll::Ready(Err(_))));
 }

@@ -15,12 +15,13 @@ use self::settings::Settings;
 use self::state::{Admission, Breaker, Mode, Probe};
 use self::told::{Gauges, Shown, Told};
 use super::failures::{Verdict, judge};
+use super::installing::{self, acts_for};
 use super::states::States;
-use super::{EntryHost, Own};
+use super::{Own, entry_host};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Ascent, Asker, Contract, Draws, Entry, EntryState, Installation, Middleware, Phase,
-    Prepared, Role,
+    Prepared,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -74,11 +75,6 @@ fn make(_draws: Draws) -> Arc<dyn Middleware> {
 }
 
 impl Installed {
-    /// Whether it acts for whoever asks.
-    fn acts_for(&self, role: Role) -> bool {
-        self.cleanup || role == Role::Step
-    }
-
     fn changed(&self, mode: Option<Mode>) {
         if let Some(mode) = mode {
             let State { breaker, told } = &*self.state;
@@ -109,7 +105,7 @@ impl Refused {
 impl CircuitBreaker {
     /// The state, if it acts for whoever asks.
     fn acting(&self, asker: Asker<'_>) -> Option<&Installed> {
-        self.installed.as_ref().filter(|installed| installed.acts_for(asker.role))
+        self.installed.as_ref().filter(|installed| acts_for(installed.cleanup, asker))
     }
 }
 
@@ -134,9 +130,7 @@ impl Middleware for CircuitBreaker {
         at: &Installation<'_>,
         found: &mut Diagnostics,
     ) -> Option<Arc<dyn Middleware>> {
-        let with = at.literals(&[]).map_err(|wrong| found.push(wrong)).ok()?;
-        // A `with` that is not valid has been reported.
-        let settings = Settings::read(with).ok()?;
+        let (_, settings) = installing::settings(at, &[], Settings::read, found)?;
         let (route, entry): (Arc<str>, Arc<str>) = (at.route().into(), at.entry.into());
         let make = || {
             let about = settings.name.clone().unwrap_or_else(|| format!("{route} {entry}").into());
@@ -145,8 +139,7 @@ impl Middleware for CircuitBreaker {
         };
         let state = self.shared.states.state(at, settings.name.as_ref(), &settings, make);
         let state = state.map_err(|wrong| found.push(wrong)).ok()?;
-        let host = at.host.and_then(|host| host.host.downcast_ref::<EntryHost>());
-        let shown = host.map(|host| {
+        let shown = entry_host(at).map(|host| {
             let place = (Arc::clone(&route), Arc::clone(&entry));
             let shown = self.shared.gauges.show(at.load, place, &state.breaker, &host.metrics);
             state.told.shows(&shown);

@@ -15,12 +15,13 @@ use self::keyed::Keyed;
 use self::places::{Admission, Place, Places, Went};
 use self::settings::Settings;
 use super::failures::{Verdict, judge};
+use super::installing::{self, acts_for};
 use super::states::States;
 use super::{Own, written};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Ascent, Asked, Asker, Asking, Contract, Draws, Entry, EntryState, Installation,
-    Middleware, Phase, Prepared, Role, Surroundings, WrittenEntry,
+    Middleware, Phase, Prepared, Surroundings, WrittenEntry,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -120,8 +121,7 @@ impl Refused {
 impl ConcurrencyLimit {
     /// The entry, if it acts for whoever asks.
     fn acting(&self, asker: Asker<'_>) -> Option<&Installed> {
-        let acts = |installed: &&Installed| installed.cleanup || asker.role == Role::Step;
-        self.installed.as_ref().filter(acts)
+        self.installed.as_ref().filter(|installed| acts_for(installed.cleanup, asker))
     }
 }
 
@@ -150,17 +150,11 @@ impl Middleware for ConcurrencyLimit {
         at: &Installation<'_>,
         found: &mut Diagnostics,
     ) -> Option<Arc<dyn Middleware>> {
-        let with = at.literals(&["key"]).map_err(|wrong| found.push(wrong)).ok()?;
-        let keyed = with.get("key").is_some() || !at.computed.is_empty();
-        let settings = Settings::read(with, keyed);
-        // Of a `with` without expressions it has been reported.
-        let report = |wrong: Failure| {
-            if !at.computed.is_empty() {
-                let message = wrong.message.as_deref().unwrap_or_default();
-                found.push(Diagnostic::error("invalid-with", at.span, message));
-            }
+        let read = |with: &Value| {
+            let keyed = with.get("key").is_some() || !at.computed.is_empty();
+            Settings::read(with, keyed)
         };
-        let settings = settings.map_err(report).ok()?;
+        let (_, settings) = installing::settings(at, &["key"], read, found)?;
         let limits = self.states.state(at, None, &settings, || Limits::new(settings));
         let installed = Installed { limits: limits.ok()?, cleanup: at.cleanup };
         let states = Arc::clone(&self.states);
@@ -187,16 +181,8 @@ impl Middleware for ConcurrencyLimit {
     ) {
         let settings = config.downcast_ref::<LimitArguments>().and_then(|with| with.settings);
         let waits = settings.filter(|settings| settings.queue > 0);
-        let place = entry.argument(Phase::Entry, "wait");
-        if let (Some(settings), Some((bound, outer)), Some(place)) = (waits, around.bound, place)
-            && bound < settings.wait
-        {
-            let bound = Span::from_duration(bound);
-            let message =
-                format!("this wait never ends by itself: a bound around it fires after {bound}");
-            let diagnostic = Diagnostic::warning("idle-wait", place.span, message);
-            let help = "wait for less than the bound around it";
-            found.push(diagnostic.with_related(outer, "the bound around it").with_help(help));
+        if waits.is_some() {
+            installing::check_wait(entry.argument(Phase::Entry, "wait"), around, found);
         }
     }
 

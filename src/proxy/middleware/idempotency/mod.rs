@@ -12,17 +12,18 @@ mod laws;
 mod memory;
 mod request;
 mod terms;
-#[cfg(test)]
-mod tests;
 mod work;
 
 use std::sync::{Arc, LazyLock};
 
 use self::answer::Answer;
 use self::claim::Claim;
-use self::terms::{Key, Terms};
+use self::terms::Terms;
 use self::work::{Claiming, Decided, Installed, Replay, Work};
-use super::{Known, Own, entry_host, installed_store, same_store};
+use super::installing::{self, Keeper};
+use super::states::States;
+use super::written::Key;
+use super::{Own, entry_host};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Ascent, Asker, Asking, Contract, Draws, Entry, EntryState, Installation, Middleware,
@@ -32,7 +33,7 @@ use crate::language::temporal::Span;
 use crate::language::value::Value;
 use crate::proxy::answer::reply::{Details, Reply};
 use crate::proxy::request::exchange::Exchange;
-use crate::source::{Diagnostic, Diagnostics};
+use crate::source::Diagnostics;
 
 pub(super) const OWN: Own = Own { make };
 
@@ -42,12 +43,12 @@ static CONTRACT: LazyLock<Contract> =
 /// The `idempotency` middleware: the one of the catalog, or an entry's own.
 #[derive(Debug)]
 struct Idempotency {
-    known: Arc<Known<Installed>>,
+    states: Arc<States<(Terms, Keeper), Installed>>,
     entry: Option<Arc<Installed>>,
 }
 
 fn make(_draws: Draws) -> Arc<dyn Middleware> {
-    Arc::new(Idempotency { known: Arc::default(), entry: None })
+    Arc::new(Idempotency { states: Arc::default(), entry: None })
 }
 
 impl Middleware for Idempotency {
@@ -67,15 +68,9 @@ impl Middleware for Idempotency {
     }
 
     fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
-        let key = entry.argument(Phase::Entry, "key");
-        let key = key.filter(|key| key.as_str().is_some_and(|key| !key.contains("{{")));
-        if let Some(key) = key {
-            let message =
-                "this `key` is the same for every request: all get the first one's answer";
-            let help =
-                "leave it out, which means the field `Idempotency-Key`, or write an expression";
-            found.push(Diagnostic::warning("constant-key", key.span, message).with_help(help));
-        }
+        let message = "this `key` is the same for every request: all get the first one's answer";
+        let help = "leave it out, which means the field `Idempotency-Key`, or write an expression";
+        installing::check_key(entry, (message, help), found);
     }
 
     fn keeps_state(&self) -> bool {
@@ -91,29 +86,14 @@ impl Middleware for Idempotency {
         at: &Installation<'_>,
         found: &mut Diagnostics,
     ) -> Option<Arc<dyn Middleware>> {
-        let with = match at.literals(&["key"]) {
-            Ok(with) => with,
-            Err(diagnostic) => {
-                found.push(diagnostic);
-                return None;
-            }
-        };
-        let terms = match Terms::read(with) {
-            Ok(terms) => terms,
-            Err(failure) => {
-                let message = failure.message.as_deref().unwrap_or("`with` is wrong").to_owned();
-                found.push(Diagnostic::error("bad-terms", at.span, message));
-                return None;
-            }
-        };
-        let store = installed_store(at, with, found)?;
+        let (with, terms) = installing::settings(at, &["key"], Terms::read, found)?;
+        let store = installing::store(at, with).map_err(|wrong| found.push(wrong)).ok()?;
         let metrics = entry_host(at).map(|host| host.metrics.answers(at.route(), at.entry));
-        let alike = |other: &Installed| {
-            other.terms == terms && same_store(other.store.as_ref(), store.as_ref())
-        };
-        let made = || Installed::new(terms, store.clone(), metrics, at);
-        let entry = self.known.entry(at, alike, made);
-        Some(Arc::new(Self { known: Arc::clone(&self.known), entry: Some(entry) }))
+        let settings = (terms, Keeper::of(store.as_ref()));
+        let made = || Installed::new(terms, store, metrics, at);
+        // Only names can be in conflict.
+        let entry = self.states.state(at, None, &settings, made).ok()?;
+        Some(Arc::new(Self { states: Arc::clone(&self.states), entry: Some(entry) }))
     }
 
     fn describe(&self, phase: Phase, _arguments: Arguments<'_>) -> Option<String> {

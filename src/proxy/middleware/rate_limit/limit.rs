@@ -1,13 +1,16 @@
 //! What an entry of `rate-limit` says.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::bucket::Pace;
 use crate::language::outcome::Failure;
 use crate::language::temporal::Span;
 use crate::language::value::Value;
+use crate::proxy::middleware::written::{count, duration};
 use crate::proxy::store::Rate;
+
+/// The shortest time in which anything is counted.
+const SHORTEST: Duration = Duration::from_nanos(1);
 
 /// The rate of an entry, and how patient it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,25 +21,16 @@ pub(super) struct Limit {
     pub(super) wait: Duration,
 }
 
-/// What a request's `with` adds to it.
-#[derive(Debug)]
-pub(super) struct Key(pub(super) Option<Arc<str>>);
-
 impl Limit {
     /// Reads the members of a `with`, which have passed the contract's schema.
     pub(super) fn read(with: &Value) -> Result<Self, Failure> {
-        let rate = whole(with, "rate")?.unwrap_or(1);
-        let limit = Self {
+        let rate = count(with, "rate", (1, u32::MAX))?.unwrap_or(1);
+        Ok(Self {
             rate,
-            per: duration(with, "per")?.unwrap_or(Duration::from_secs(1)),
-            burst: whole(with, "burst")?.unwrap_or(rate),
-            wait: duration(with, "wait")?.unwrap_or(Duration::ZERO),
-        };
-        if limit.per.is_zero() {
-            let per = with.get("per").unwrap_or_default();
-            return Err(wrong("per", "longer than nothing", per));
-        }
-        Ok(limit)
+            per: duration(with, "per", SHORTEST)?.unwrap_or(Duration::from_secs(1)),
+            burst: count(with, "burst", (1, u32::MAX))?.unwrap_or(rate),
+            wait: duration(with, "wait", Duration::ZERO)?.unwrap_or(Duration::ZERO),
+        })
     }
 
     /// For the counters of this process.
@@ -63,41 +57,7 @@ impl Limit {
     }
 }
 
-impl Key {
-    /// Reads the key of a `with`.
-    pub(super) fn read(with: &Value) -> Result<Self, Failure> {
-        match with.get("key") {
-            None | Some(Value::Null) => Ok(Self(None)),
-            Some(Value::String(key)) => Ok(Self(Some(key))),
-            Some(other) => Err(wrong("key", "a string", other)),
-        }
-    }
-}
-
 /// In nanoseconds.
 pub(super) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-fn whole(with: &Value, name: &str) -> Result<Option<u32>, Failure> {
-    let Some(value) = with.get(name).filter(|value| !value.is_null()) else {
-        return Ok(None);
-    };
-    let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-    let number = number.filter(|number| *number > 0);
-    number.map(Some).ok_or_else(|| wrong(name, "a whole number above 0", value))
-}
-
-fn duration(with: &Value, name: &str) -> Result<Option<Duration>, Failure> {
-    let Some(value) = with.get(name).filter(|value| !value.is_null()) else {
-        return Ok(None);
-    };
-    let span = value.as_str().and_then(Span::parse).filter(|span| *span >= Span::ZERO);
-    let span = span.ok_or_else(|| wrong(name, "an ISO 8601 duration such as PT1S", value))?;
-    Ok(Some(span.to_duration()))
-}
-
-fn wrong(name: &str, wanted: &str, observed: Value) -> Failure {
-    let message = format!("`{name}` must be {wanted}; it is {} {observed}", observed.type_name());
-    Failure::validation(message, format!("/properties/{name}"), observed)
 }

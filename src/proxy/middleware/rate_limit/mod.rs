@@ -19,8 +19,11 @@ use tokio::time::Instant;
 
 use self::bucket::{Bucket, Took};
 use self::buckets::Buckets;
-use self::limit::{Key, Limit, nanos};
-use super::{Known, Own, installed_store, same_store};
+use self::limit::{Limit, nanos};
+use super::Own;
+use super::installing::{self, Keeper, acts_for};
+use super::states::States;
+use super::written::Key;
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Asked, Asker, Asking, Contract, Draws, Entry, EntryState, Installation, Middleware,
@@ -31,7 +34,7 @@ use crate::language::value::Value;
 use crate::proxy::meaning::rate_limit::{LIMITED, STORE_UNAVAILABLE};
 use crate::proxy::settings::store::OnError;
 use crate::proxy::store::{Store, Taken, Ticket};
-use crate::source::{Diagnostic, Diagnostics};
+use crate::source::Diagnostics;
 
 pub(super) const OWN: Own = Own { make };
 
@@ -41,11 +44,19 @@ static CONTRACT: LazyLock<Contract> =
 /// The `rate-limit` middleware: the one of the catalog, or an entry's own.
 #[derive(Debug)]
 struct RateLimit {
-    known: Arc<Known<Installed>>,
-    entry: Option<Arc<Installed>>,
+    states: Arc<States<(Limit, Keeper), Installed>>,
+    entry: Option<RateLimitEntry>,
 }
 
-/// An entry, with its counters.
+/// An entry's place, and its counters.
+#[derive(Debug)]
+struct RateLimitEntry {
+    installed: Arc<Installed>,
+    /// Whether it stands in the stack of a cleanup: elsewhere it lets cleanups pass.
+    cleanup: bool,
+}
+
+/// The counters of an entry.
 #[derive(Debug)]
 struct Installed {
     limit: Limit,
@@ -100,7 +111,7 @@ enum Back {
 }
 
 fn make(_draws: Draws) -> Arc<dyn Middleware> {
-    Arc::new(RateLimit { known: Arc::default(), entry: None })
+    Arc::new(RateLimit { states: Arc::default(), entry: None })
 }
 
 impl Drop for Reserved {
@@ -137,9 +148,13 @@ impl Installed {
         let limit = self.limit;
         let instant = Instant::now();
         let now = nanos(instant.saturating_duration_since(self.origin));
+        let keyed;
         let bucket = match key {
-            None => Arc::clone(&self.one),
-            Some(key) => self.keyed.of(key, now),
+            None => &self.one,
+            Some(key) => {
+                keyed = self.keyed.of(key, now);
+                &keyed
+            }
         };
         match bucket.take(now, limit.pace(), nanos(limit.wait)) {
             Took::Nothing { again } => {
@@ -148,7 +163,8 @@ impl Installed {
             Took::Turn { at, left } => {
                 let wait = Duration::from_nanos(at - now);
                 let reserved = (at > now).then(|| {
-                    let back = Back::Local { entry: Arc::clone(self), bucket, at };
+                    let (entry, bucket) = (Arc::clone(self), Arc::clone(bucket));
+                    let back = Back::Local { entry, bucket, at };
                     Reserved { at: instant + wait, back: Some(back) }
                 });
                 Turn { _reserved: reserved, ..Turn::of(limit, Decided::Runs { wait, left }) }
@@ -229,13 +245,9 @@ impl Middleware for RateLimit {
     }
 
     fn check(&self, entry: WrittenEntry<'_>, found: &mut Diagnostics) {
-        let key = entry.argument(Phase::Entry, "key");
-        let key = key.filter(|key| key.as_str().is_some_and(|key| !key.contains("{{")));
-        if let Some(key) = key {
-            let message = "this `key` is the same for every request";
-            let help = "leave it out, which means one limit for all, or write an expression";
-            found.push(Diagnostic::warning("constant-key", key.span, message).with_help(help));
-        }
+        let message = "this `key` is the same for every request";
+        let help = "leave it out, which means one limit for all, or write an expression";
+        installing::check_key(entry, (message, help), found);
     }
 
     fn review(
@@ -245,23 +257,7 @@ impl Middleware for RateLimit {
         around: Surroundings<'_>,
         found: &mut Diagnostics,
     ) {
-        let Some(wait) = entry.argument(Phase::Entry, "wait") else {
-            return;
-        };
-        let span = wait.as_str().and_then(|wait| Span::parse(wait));
-        let Some(((bound, place), longest)) = around.bound.zip(span) else {
-            return;
-        };
-        if longest.to_duration() < bound || longest == Span::ZERO {
-            return;
-        }
-        let bound = Span::from_duration(bound);
-        let message = format!(
-            "a run may wait {longest} for its turn, but the bound around it fires after {bound}"
-        );
-        let diagnostic = Diagnostic::warning("idle-wait", wait.span, message);
-        let diagnostic = diagnostic.with_related(place, "the bound around it");
-        found.push(diagnostic.with_help("wait less, or move the limit before the bound"));
+        installing::check_wait(entry.argument(Phase::Entry, "wait"), around, found);
     }
 
     fn keeps_state(&self) -> bool {
@@ -273,52 +269,42 @@ impl Middleware for RateLimit {
         at: &Installation<'_>,
         found: &mut Diagnostics,
     ) -> Option<Arc<dyn Middleware>> {
-        let with = match at.literals(&["key"]) {
-            Ok(with) => with,
-            Err(diagnostic) => {
-                found.push(diagnostic);
-                return None;
-            }
-        };
-        // What is wrong with a literal `with` was reported when it was prepared; one with a computed key was not.
-        let limit = match Limit::read(with) {
-            Ok(limit) => limit,
-            Err(failure) => {
-                let message = failure.message.as_deref().unwrap_or("`with` is wrong").to_owned();
-                found.push(Diagnostic::error("bad-limit", at.span, message));
-                return None;
-            }
-        };
-        let store = installed_store(at, with, found)?;
+        let (with, limit) = installing::settings(at, &["key"], Limit::read, found)?;
+        let store = installing::store(at, with).map_err(|wrong| found.push(wrong)).ok()?;
         let scope = format!("limit:{}:{}", at.route(), at.entry);
-        let alike = |other: &Installed| {
-            other.limit == limit && same_store(other.store.as_ref(), store.as_ref())
-        };
-        let made = || Installed::new(limit, store.clone(), scope.into());
-        let entry = self.known.entry(at, alike, made);
-        Some(Arc::new(Self { known: Arc::clone(&self.known), entry: Some(entry) }))
+        let settings = (limit, Keeper::of(store.as_ref()));
+        let made = || Installed::new(limit, store, scope.into());
+        // Only names can be in conflict.
+        let installed = self.states.state(at, None, &settings, made).ok()?;
+        let entry = RateLimitEntry { installed, cleanup: at.cleanup };
+        Some(Arc::new(Self { states: Arc::clone(&self.states), entry: Some(entry) }))
     }
 
     fn describe(&self, phase: Phase, arguments: Arguments<'_>) -> Option<String> {
-        let entry = self.entry.as_ref().filter(|_| phase == Phase::Entry)?;
+        let entry = &self.entry.as_ref().filter(|_| phase == Phase::Entry)?.installed;
         let keyed = match arguments {
             Arguments::Prepared(with) => with.downcast_ref::<Key>()?.0.is_some(),
             Arguments::Written(with) => with.get("key").is_some(),
         };
         let key = if keyed { " for each key" } else { "" };
         let stored = entry.store.as_ref().map(|store| format!(", in the store {}", store.name()));
-        Some(format!("{}{key}{}", entry.limit.words(), stored.unwrap_or_default()))
+        let wait = Span::from_duration(entry.limit.wait);
+        let waits =
+            if wait == Span::ZERO { String::new() } else { format!(", others wait up to {wait}") };
+        Some(format!("{}{key}{waits}{}", entry.limit.words(), stored.unwrap_or_default()))
     }
 
     fn on_entry(
         &self,
         state: &mut EntryState,
         with: &Prepared,
-        _asker: Asker<'_>,
+        asker: Asker<'_>,
     ) -> Result<Entry, Failure> {
-        let (Some(entry), Some(Key(key))) = (&self.entry, with.downcast_ref::<Key>()) else {
+        let entry = self.entry.as_ref().filter(|entry| acts_for(entry.cleanup, asker));
+        let (Some(entry), Some(Key(key))) = (entry, with.downcast_ref::<Key>()) else {
             return Ok(Entry::Proceed);
         };
+        let entry = &entry.installed;
         let Some(store) = &entry.store else {
             let turn = entry.take(key.as_deref());
             let wants = turn.wants();

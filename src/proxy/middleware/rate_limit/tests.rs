@@ -118,19 +118,19 @@ fn what_is_no_limit_is_refused_with_what_is_wanted() {
     let wrong = |json: serde_json::Value| Limit::read(&value(&json)).unwrap_err().message.unwrap();
     assert_eq!(
         &*wrong(serde_json::json!({ "rate": 0 })),
-        "`rate` must be a whole number above 0; it is number 0"
+        "`rate` must be an integer from 1 to 4294967295; it is number 0"
     );
     assert_eq!(
         &*wrong(serde_json::json!({ "rate": 1, "burst": 1.5 })),
-        "`burst` must be a whole number above 0; it is number 1.5"
+        "`burst` must be an integer from 1 to 4294967295; it is number 1.5"
     );
     assert_eq!(
         &*wrong(serde_json::json!({ "rate": 1, "per": "PT0S" })),
-        "`per` must be longer than nothing; it is string \"PT0S\""
+        "`per` must be an ISO 8601 duration of at least PT0.000000001S; it is string \"PT0S\""
     );
     assert_eq!(
         &*wrong(serde_json::json!({ "rate": 1, "wait": "1s" })),
-        "`wait` must be an ISO 8601 duration such as PT1S; it is string \"1s\""
+        "`wait` must be an ISO 8601 duration of at least PT0S; it is string \"1s\""
     );
 }
 

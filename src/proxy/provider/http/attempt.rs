@@ -23,9 +23,9 @@ use crate::proxy::boxed::pinned;
 use crate::proxy::code;
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::recording;
-use crate::proxy::upstream::Upstream;
 use crate::proxy::upstream::connection::Connection;
 use crate::proxy::upstream::request_head::RequestHead;
+use crate::proxy::upstream::{Upstream, Wanted};
 use crate::telemetry::record::SentSpan;
 use crate::telemetry::trace::SpanId;
 
@@ -84,6 +84,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
     dispatch.destination.fill(Destination {
         upstream: &upstream.settings.name,
         endpoint: Arc::clone(endpoint.get()) as _,
+        unasked: false,
         more: composed.as_ref().ok().zip(exchange.traced().and(span)).map(|((outgoing, _), id)| {
             let secure = endpoint.get().scheme() == Scheme::HTTPS;
             Arc::new(SentSpan {
@@ -113,8 +114,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         upstream,
         span,
     };
-    let Some(mut connection) = upstream.at_hand(attempt.endpoint.get(), dispatch.attempt.begun)
-    else {
+    let Some(mut connection) = upstream.at_hand(attempt.wanted(), dispatch.attempt.begun) else {
         return pinned(|| attempt.over_new(outgoing, body));
     };
     match attempt.hand_over(&mut connection, (outgoing, body), dispatch.attempt.begun) {
@@ -136,6 +136,12 @@ fn no_proxy(dispatch: &Dispatch<'_>) -> Answer {
 }
 
 impl Attempt<'_> {
+    /// The connection that it needs.
+    pub(super) fn wanted(&self) -> Wanted<'_> {
+        let ends = self.exchange.ends_for(self.upstream);
+        Wanted { endpoint: self.endpoint.get(), ends, waits: self.endpoint.waits() }
+    }
+
     /// Finishes an attempt whose request was handed to an idle connection.
     async fn over(self, connection: Connection) -> Answer {
         match self.response(connection).await {

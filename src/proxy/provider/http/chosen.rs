@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::time::Instant;
 
 use super::hash_key;
-use crate::language::provider::Dispatch;
+use crate::language::provider::{Dispatch, Slot};
 use crate::proxy::request::exchange::Exchange;
 use crate::proxy::settings::Balance;
 use crate::proxy::upstream::Upstream;
@@ -27,12 +27,15 @@ pub(super) struct Chosen<'a> {
     reached: OnceLock<Arc<WorkerEndpoint>>,
     /// Whether nothing is to be held against it.
     spared: AtomicBool,
+    /// Whether the attempt waits for one of the upstream's places, and has asked nobody.
+    waits: AtomicBool,
+    slot: &'a Slot<'a>,
 }
 
 impl<'a> Chosen<'a> {
     /// The endpoint for `dispatch`. `None` if the upstream has none, which its configuration does not allow.
     pub(super) fn new(
-        dispatch: &Dispatch<'_>,
+        dispatch: &Dispatch<'a>,
         exchange: &'a Exchange,
         (index, upstream): (usize, &'a Upstream),
     ) -> Option<Self> {
@@ -41,8 +44,17 @@ impl<'a> Chosen<'a> {
             Balance::LeastRequest | Balance::RoundRobin | Balance::Random => None,
         };
         let first = exchange.pick(index, upstream, key.as_deref())?;
-        let (reached, spared) = (OnceLock::new(), AtomicBool::new(false));
-        Some(Self { exchange, upstream, index, key, first, reached, spared })
+        Some(Self {
+            exchange,
+            upstream,
+            index,
+            key,
+            first,
+            reached: OnceLock::new(),
+            spared: AtomicBool::new(false),
+            waits: AtomicBool::new(false),
+            slot: dispatch.destination,
+        })
     }
 
     /// The endpoint.
@@ -68,7 +80,22 @@ impl<'a> Chosen<'a> {
 
     /// Tells how the attempt ended.
     pub(super) fn report(&self, reported: Reported) {
-        self.get().report(reported, Instant::now());
+        match reported {
+            // The common end, whose time does not matter.
+            Reported::Success => self.get().succeeded(),
+            Reported::Failure(_) => self.get().report(reported, Instant::now()),
+        }
+    }
+
+    /// Set while the attempt waits for one of the upstream's places.
+    pub(super) const fn waits(&self) -> &AtomicBool {
+        &self.waits
+    }
+
+    /// The endpoint was not asked, for a reason that is none of its own.
+    pub(super) fn unasked(&self) {
+        self.slot.unasked();
+        self.spare();
     }
 
     /// Nothing is to be held against the endpoint.
@@ -87,6 +114,10 @@ impl<'a> Chosen<'a> {
 
 impl Drop for Chosen<'_> {
     fn drop(&mut self) {
+        if *self.waits.get_mut() {
+            // Interrupted.
+            self.unasked();
+        }
         if self.upstream.only().is_none() && !self.spared.load(Ordering::Relaxed) {
             self.exchange.tried(self.index, |tried| tried.fail(self.get().id));
         }

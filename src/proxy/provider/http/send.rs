@@ -48,7 +48,7 @@ impl Attempt<'_> {
     /// A connection for the request, idle or new.
     pub(super) async fn connection(&self) -> Result<Connection, NoResponse> {
         let again = || self.endpoint.again();
-        let connection = self.upstream.connection(self.endpoint.get(), &again).await;
+        let connection = self.upstream.connection(self.wanted(), &again).await;
         let connection = connection.map_err(|error| self.unreached(error))?;
         self.reached(connection.endpoint());
         Ok(connection)
@@ -136,8 +136,8 @@ impl Attempt<'_> {
         self.report_resend();
         let resent = unsent.is_some();
         let connection = match unsent {
-            Some(unsent) => self.upstream.resend(self.endpoint.get(), unsent).await,
-            None => self.upstream.fresh(self.endpoint.get()).await,
+            Some(unsent) => self.upstream.resend(self.wanted(), unsent).await,
+            None => self.upstream.fresh(self.wanted()).await,
         };
         let mut connection = connection.map_err(|error| self.unreached(error))?;
         self.reached(connection.endpoint());
@@ -159,7 +159,7 @@ impl Attempt<'_> {
     /// No connection could be made. If that was no fault of the endpoint's, it counts as not tried.
     fn unreached(&self, error: ConnectError) -> NoResponse {
         if error.cause.is_own() {
-            self.endpoint.spare();
+            self.endpoint.unasked();
         }
         NoResponse::Connect(error)
     }

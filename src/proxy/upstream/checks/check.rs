@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::future::poll_fn;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -76,13 +77,20 @@ impl Check<'_> {
 
     async fn connect(&self) -> Result<Io, String> {
         if let Some(path) = &self.at.socket {
-            let stream = UnixStream::connect(path).await;
-            return Ok(Io::Other(Box::new(stream.map_err(|error| Causes(&error).to_string())?)));
+            let stream = async {
+                let mut stream = UnixStream::connect(path).await?;
+                connect::introduce(&mut stream, self.upstream, None).await?;
+                Ok(stream)
+            };
+            let stream = stream.await.map_err(|error: io::Error| Causes(&error).to_string())?;
+            return Ok(Io::Other(Box::new(stream)));
         }
         let Some(address) = self.address else {
             return Err("has no address".into());
         };
-        let socket = connect::tcp(address).await.map_err(|error| error.to_string())?;
+        let mut socket = connect::tcp(address).await.map_err(|error| error.to_string())?;
+        let introduced = connect::introduce(&mut socket, self.upstream, None).await;
+        introduced.map_err(|error| Causes(&error).to_string())?;
         match &self.at.tls {
             None => Ok(Io::Tcp(socket)),
             Some(tls) => {

@@ -277,18 +277,21 @@ impl Condition {
         (since.as_secs_f64() / SLOW_START.as_secs_f64()).clamp(FIRST_SHARE, 1.0)
     }
 
+    /// An attempt has succeeded.
+    pub(crate) fn succeeded(&self) {
+        // A store would take the number's line from the other workers.
+        if self.ejection.is_some() && self.failures.load(Ordering::Relaxed) != 0 {
+            self.failures.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// Tells how an attempt ended. While the endpoint is out, attempts that began before say nothing new.
     pub(crate) fn report(&self, reported: Reported, now: Instant) {
         let Some(ejection) = self.ejection else {
             return;
         };
         match reported {
-            Reported::Success => {
-                // A store would take the number's line from the other workers.
-                if self.failures.load(Ordering::Relaxed) != 0 {
-                    self.failures.store(0, Ordering::Relaxed);
-                }
-            }
+            Reported::Success => self.succeeded(),
             Reported::Failure(cause) => {
                 if !self.is_well_at(now) {
                     return;

@@ -77,6 +77,11 @@ impl WorkerEndpoint {
         if self.at.tls.is_some() { Scheme::HTTPS } else { Scheme::HTTP }
     }
 
+    /// An attempt has succeeded.
+    pub(crate) fn succeeded(&self) {
+        self.condition().succeeded();
+    }
+
     /// Tells how an attempt ended.
     pub(crate) fn report(&self, reported: Reported, now: Instant) {
         if self.counts && reported != Reported::Success {

@@ -262,6 +262,8 @@ impl Http1Connection {
             };
             match ready!(self.output.poll_write(&mut self.io, cx, &mut self.seen.wrote)) {
                 Ok(()) if waits => return Poll::Pending,
+                // The answer can have the memory.
+                Ok(()) if self.is_sent() => self.output.rest(),
                 Ok(()) => {}
                 Err(error) => self.stop(UploadStop::Write(FailedWrite::new(error))),
             }

@@ -11,12 +11,13 @@ use h2::client::Connection;
 use h2::{Ping, PingPong};
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::proxy::h2::{CountsSnapshot, GuardedIo, Traffic};
+use crate::proxy::h2::{CountsSnapshot, GuardedIo, Outlet, Traffic};
 use crate::proxy::io::Io;
 
 /// Reads and writes a connection until it ends.
 pub(super) struct Driver {
     connection: Connection<GuardedIo<Io>, Bytes>,
+    outlet: Outlet<Io>,
     traffic: Arc<Traffic>,
     /// How many requests it carries.
     carried: Arc<AtomicU32>,
@@ -51,9 +52,11 @@ pub(super) enum DriverError {
 }
 
 impl Driver {
-    /// Drives `connection`. The `counts` are of its bytes and its requests. An `interval` of zero sends no PINGs.
+    /// Drives `connection`, whose writes leave through `outlet`. The `counts` are of its bytes and its requests. An `interval`
+    /// of zero sends no PINGs.
     pub(super) fn new(
         mut connection: Connection<GuardedIo<Io>, Bytes>,
+        outlet: Outlet<Io>,
         (traffic, carried): (Arc<Traffic>, Arc<AtomicU32>),
         interval: Duration,
     ) -> Self {
@@ -66,15 +69,12 @@ impl Driver {
             heard: Instant::now(),
             asked: None,
         });
-        Self { connection, traffic, carried, pings }
+        outlet.gather();
+        Self { connection, outlet, traffic, carried, pings }
     }
-}
 
-impl Future for Driver {
-    type Output = Result<(), DriverError>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { connection, traffic, carried, pings } = self.get_mut();
+    fn poll_connection(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), DriverError>> {
+        let Self { connection, traffic, carried, pings, .. } = self;
         if traffic.take_queued() {
             // Requests are written before anything is read. Otherwise, if the other side now lowers how many it
             // accepts, the library would keep requests until others have ended.
@@ -97,6 +97,17 @@ impl Future for Driver {
             // After the connection has read what arrived. If there is a PING to send, it goes around again.
             ready!(pings.poll(traffic, busy, cx))?;
         }
+    }
+}
+
+impl Future for Driver {
+    type Output = Result<(), DriverError>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let driver = self.get_mut();
+        let polled = driver.poll_connection(cx);
+        driver.outlet.flush(cx);
+        polled
     }
 }
 

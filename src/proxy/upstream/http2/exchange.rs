@@ -144,10 +144,13 @@ impl Exchange {
 
     /// Spawns a task that sends the rest of the request. If its body still waits for a 100, it is not sent: the response
     /// has come without it.
-    pub(in crate::proxy::upstream) fn rest(self) -> Option<UploadRest> {
-        let held = self.permission.is_some_and(|permission| !permission.is_given());
+    pub(in crate::proxy::upstream) fn rest(&mut self) -> Option<UploadRest> {
+        let upload = self.upload.take()?;
+        if self.permission.as_ref().is_some_and(|permission| !permission.is_given()) {
+            return None;
+        }
         // The timeout of the response's body is enough from here on.
-        let mut upload = self.upload.filter(|_| !held)?.untimed();
+        let mut upload = upload.untimed();
         let task = tokio::spawn(async move {
             let sent = std::future::poll_fn(|cx| upload.poll(cx)).await;
             if let Err(BodyWriteError::Broken(_)) = sent {

@@ -35,8 +35,10 @@ use super::connect::NewHttp2;
 use super::connect_error::ConnectError;
 use super::endpoints::{Visit, WorkerEndpoint};
 use super::origin::ResponseOrigin;
+use super::request_head::{Endpoint, LastAuthority};
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h2::{CountsSnapshot, STREAMS, Traffic};
+use crate::proxy::proxy_header::Ends;
 use crate::proxy::stage::ScriptedConnection;
 use crate::telemetry::metrics::UpstreamMetrics;
 
@@ -53,6 +55,8 @@ pub(super) struct Http2Connection {
     pub(super) endpoint: Arc<WorkerEndpoint>,
     /// Where it leads.
     pub(super) origin: Origin,
+    /// The ends that its PROXY header has named.
+    ends: Option<Box<Ends>>,
     /// The address that it leads to, if it was opened here.
     pub(super) peer: Option<IpAddr>,
     limits: ExchangeLimits,
@@ -78,15 +82,23 @@ pub(super) struct Origin {
     pub(super) endpoint: Arc<str>,
     /// Its `Host`.
     pub(super) authority: Arc<str>,
+    /// The authority of the last request.
+    pub(super) last: LastAuthority,
 }
 
 /// All connections of one worker and one upstream.
 #[derive(Debug, Default)]
 pub(super) struct Http2Connections {
     open: Vec<Arc<Http2Connection>>,
-    /// Connects in progress, by the id of the endpoint, as long as anybody waits for them.
-    dialing: Vec<(u64, WeakShared<Dial>)>,
+    /// Connects in progress, as long as anybody waits for them.
+    dialing: Vec<(Key, WeakShared<Dial>)>,
 }
+
+/// Which requests may share a connection: those to the endpoint with this id, and of the same client where the upstream is
+/// told who that is.
+pub(super) type To<'a> = (u64, Option<&'a Ends>);
+/// The same, kept.
+type Key = (u64, Option<Box<Ends>>);
 
 /// A connect that several tasks can await.
 type Dial = BoxFuture<'static, Dialed>;
@@ -108,7 +120,7 @@ pub(super) struct StreamSlot {
 impl Http2Connection {
     /// A new connection without requests.
     pub(super) fn new(
-        opened: NewHttp2,
+        (opened, ends): (NewHttp2, Option<Box<Ends>>),
         origin: Origin,
         limits: ExchangeLimits,
         metrics: Arc<UpstreamMetrics>,
@@ -123,6 +135,7 @@ impl Http2Connection {
             line,
             endpoint,
             origin,
+            ends,
             peer,
             limits,
             metrics,
@@ -131,6 +144,10 @@ impl Http2Connection {
             retired: AtomicBool::new(false),
             idle_since: Mutex::new(Instant::now()),
         }
+    }
+
+    fn is_for(&self, (endpoint, ends): To<'_>) -> bool {
+        self.endpoint.id == endpoint && self.ends.as_deref() == ends
     }
 
     fn is_usable(&self) -> bool {
@@ -146,21 +163,28 @@ impl Http2Connection {
         Exchange::send(&self.sender, request, self.limits, Arc::clone(&self.traffic))
     }
 
-    /// A stream for one more request. The connection and everything that uses it are on one thread.
+    /// A stream for one more request, if there is room and the connection is usable.
     pub(super) fn take(self: &Arc<Self>) -> Option<StreamSlot> {
+        (self.has_room() && self.is_usable()).then(|| self.slot())
+    }
+
+    /// Whether it may carry one more request.
+    fn has_room(&self) -> bool {
         let carried = self.carried.load(Ordering::Relaxed);
-        // Read each time, because the other side may change it.
-        let limit = self.sender.current_max_send_streams().min(STREAMS as usize);
         // The first request always goes on it, and waits there while the other side accepts none: another
-        // connection would not help.
-        if !self.is_usable() || (carried > 0 && carried as usize >= limit) {
-            return None;
-        }
+        // connection would not help. The limit is read each time, because the other side may change it.
+        carried == 0
+            || (carried < STREAMS && (carried as usize) < self.sender.current_max_send_streams())
+    }
+
+    /// A stream for one more request. The connection and everything that uses it are on one thread.
+    fn slot(self: &Arc<Self>) -> StreamSlot {
+        let carried = self.carried.load(Ordering::Relaxed);
         self.carried.store(carried + 1, Ordering::Relaxed);
         if carried == 0 {
             self.metrics.to_active();
         }
-        Some(StreamSlot { shared: Arc::clone(self), asked: None, place: None })
+        StreamSlot { shared: Arc::clone(self), asked: None, place: None }
     }
 
     /// Since when it carries no request; `None` if it carries some.
@@ -199,10 +223,10 @@ impl StreamSlot {
         &self.shared
     }
 
-    /// The scheme and the endpoint's `Host`.
-    pub(super) fn origin(&self) -> (Scheme, &str) {
-        let Origin { scheme, authority, .. } = &self.shared.origin;
-        (scheme.clone(), authority)
+    /// Where the connection leads.
+    pub(super) fn origin(&self) -> Endpoint<'_> {
+        let Origin { scheme, authority, last, .. } = &self.shared.origin;
+        Endpoint { scheme: scheme.clone(), host: authority, last }
     }
 
     /// The connection takes no new requests.
@@ -251,36 +275,66 @@ impl Drop for StreamSlot {
 }
 
 impl Http2Connections {
-    /// A stream on an existing connection to the endpoint with this id. Closed connections are dropped.
-    pub(super) fn place(&mut self, endpoint: u64) -> Option<StreamSlot> {
-        self.open.retain(|shared| shared.is_usable());
-        let mut there = self.open.iter().filter(|shared| shared.endpoint.id == endpoint);
-        there.find_map(Http2Connection::take)
+    /// A stream on an existing connection. Full ones cost a look at a number each, for there may be many. Closed ones on
+    /// the way are dropped.
+    pub(super) fn place(&mut self, to: To<'_>) -> Option<StreamSlot> {
+        let mut at = 0;
+        while let Some(shared) = self.open.get(at) {
+            if !shared.has_room() || !shared.is_for(to) {
+                at += 1;
+            } else if shared.is_usable() {
+                return Some(shared.slot());
+            } else {
+                self.open.remove(at);
+            }
+        }
+        None
     }
 
-    /// The connect to `endpoint` in progress.
-    pub(super) fn dialing(&self, endpoint: u64) -> Option<SharedDial> {
-        let under_way = |(to, dial): &(u64, WeakShared<Dial>)| {
+    /// The connect in progress.
+    pub(super) fn dialing(&self, to: To<'_>) -> Option<SharedDial> {
+        let under_way = |(key, dial): &(Key, WeakShared<Dial>)| {
             let dial = dial.upgrade().filter(|dial| dial.peek().is_none());
-            dial.filter(|_| *to == endpoint)
+            dial.filter(|_| borrowed(key) == to)
         };
         self.dialing.iter().find_map(under_way)
     }
 
-    /// The connect to `endpoint` in progress, or else the one that `dial` starts.
-    pub(super) fn dial(&mut self, endpoint: u64, dial: impl FnOnce() -> Dial) -> SharedDial {
-        if let Some(dial) = self.dialing(endpoint) {
+    /// The connect in progress, or else the one that `dial` starts.
+    pub(super) fn dial(&mut self, to: To<'_>, dial: impl FnOnce() -> Dial) -> SharedDial {
+        if let Some(dial) = self.dialing(to) {
             return dial;
         }
-        self.dialing.retain(|(to, dial)| *to != endpoint && dial.upgrade().is_some());
+        self.dialing.retain(|(key, dial)| borrowed(key) != to && dial.upgrade().is_some());
         let dial = dial().shared();
-        self.dialing.extend(dial.downgrade().map(|weak| (endpoint, weak)));
+        let key = || (to.0, to.1.copied().map(Box::new));
+        self.dialing.extend(dial.downgrade().map(|weak| (key(), weak)));
         dial
     }
 
-    /// Adds a new connection.
-    pub(super) fn add(&mut self, shared: Arc<Http2Connection>) {
+    /// Adds a new connection. One that is for one client takes the place of an idle one if `most` are idle: there may be as
+    /// many as there have been clients.
+    pub(super) fn add(&mut self, shared: Arc<Http2Connection>, most: usize) {
+        if shared.ends.is_some() {
+            self.bound_idle(most);
+        }
         self.open.push(shared);
+    }
+
+    /// Closes the connection that has been idle for longest, if as many as `most` are idle.
+    fn bound_idle(&mut self, most: usize) {
+        let (mut idle, mut oldest) = (0, None);
+        for shared in &self.open {
+            if let Some(since) = shared.idle_since() {
+                idle += 1;
+                if oldest.as_ref().is_none_or(|(first, _)| since < *first) {
+                    oldest = Some((since, Arc::clone(shared)));
+                }
+            }
+        }
+        if let Some((_, oldest)) = oldest.filter(|_| idle >= most.max(1)) {
+            self.open.retain(|shared| !Arc::ptr_eq(shared, &oldest));
+        }
     }
 
     /// Puts no further requests on connections that should not `stay`, and returns how many there were. Those
@@ -310,6 +364,10 @@ impl Http2Connections {
         };
         self.open.iter().filter_map(due).min()
     }
+}
+
+fn borrowed((endpoint, ends): &Key) -> To<'_> {
+    (*endpoint, ends.as_deref())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -49,12 +49,12 @@ pub(in crate::proxy::upstream) async fn open(
     deadline: Instant,
 ) -> Result<NewConnection, ConnectError> {
     let io = GuardedIo::of_server(io, heads.size);
-    let traffic = io.traffic();
+    let (traffic, outlet) = (io.traffic(), io.outlet());
     let handshake = protocol(heads).handshake(io).await;
     let (sender, connection) = handshake.map_err(|error| ConnectError::handshake(&error))?;
     let carried = Arc::<AtomicU32>::default();
     let counts = (Arc::clone(&traffic), Arc::clone(&carried));
-    let mut driver = Driver::new(connection, counts, ping_interval);
+    let mut driver = Driver::new(connection, outlet, counts, ping_interval);
     // The other side first sends its settings (RFC 9113 §3.4). Requests that are sent earlier might exceed them
     // and be refused; and if no settings arrive, the other side speaks another protocol.
     let greeted = tokio::select! {

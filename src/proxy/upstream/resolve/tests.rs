@@ -1,15 +1,16 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::*;
 use crate::proxy::io::Io;
-use crate::proxy::upstream::IdleConnection;
 use crate::proxy::upstream::endpoints::Tried;
 use crate::proxy::upstream::h1::Http1Connection;
 use crate::proxy::upstream::name_cache::FRESH;
 use crate::proxy::upstream::shared::UpstreamRegistry;
 use crate::proxy::upstream::testing::settings;
+use crate::proxy::upstream::{IdleConnection, Wanted};
 use crate::telemetry::metrics::Metrics;
 
 fn addresses(of: &[&str]) -> Addresses {
@@ -97,7 +98,13 @@ async fn an_idle_connection_goes_when_a_later_look_up_leaves_its_address_out() {
         let peer: SocketAddr = peer.parse().unwrap();
         let endpoint = upstream.at(&upstream.pick(&Tried::default(), None).unwrap(), peer);
         upstream.metrics.opened();
-        upstream.park(IdleConnection { conn, endpoint, peer: Some(peer.ip()), line: None });
+        upstream.park(IdleConnection {
+            conn,
+            endpoint,
+            ends: None,
+            peer: Some(peer.ip()),
+            line: None,
+        });
     }
     *resolver.0.lock().unwrap() = addresses(&["127.0.0.3:80"]);
     tokio::time::sleep(FRESH.mul_f64(0.99)).await;
@@ -106,7 +113,14 @@ async fn an_idle_connection_goes_when_a_later_look_up_leaves_its_address_out() {
     assert_eq!(upstream.lock().len(), 1);
     let left = upstream.pick(&Tried::default(), None).unwrap();
     assert_eq!(&**left.name(), "u.test:80");
-    assert!(upstream.at_hand(&left, Instant::now()).is_some());
+    assert!(
+        upstream
+            .at_hand(
+                Wanted { endpoint: &left, ends: None, waits: &AtomicBool::new(false) },
+                Instant::now()
+            )
+            .is_some()
+    );
 }
 
 /// What is known about endpoints stays when their name is not found, and is shared by the workers.
