@@ -1,5 +1,6 @@
 //! Turns a configuration's source into something that can be served: read, compiled and described.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -90,6 +91,17 @@ impl AdminView {
 pub fn given_text(path: &Path) -> io::Result<String> {
     let stdin = path == Path::new("-");
     file::read_given_text(if stdin { Path::new("/dev/stdin") } else { path }, MAX_BYTES)
+}
+
+/// Where it comes from, for the log.
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Pipe { .. } => f.write_str("a pipe"),
+            Self::Text { name, .. } => write!(f, "built in: {}", name.display()),
+        }
+    }
 }
 
 impl Input {

@@ -297,11 +297,27 @@ impl App {
                 app.running_admin.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             *place = Some(running);
         }
+        app.introduce();
         announce(&addresses.listeners, &[]);
         if let Some(address) = addresses.admin {
             tracing::info!(%address, "The admin address is served.");
         }
         Ok((app, reloader, addresses))
+    }
+}
+
+impl App {
+    /// Logs what has started: which program, with which configuration. The addresses follow.
+    fn introduce(&self) {
+        let record = self.telemetry.recordings().map(Recordings::directory);
+        tracing::info!(
+            version = env!("MWL_VERSION"),
+            configuration = %self.input,
+            hash = &*self.shown.load().hash,
+            workers = self.workers,
+            record,
+            "Started."
+        );
     }
 }
 

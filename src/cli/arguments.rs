@@ -16,7 +16,7 @@ pub(super) const ADMIN: &str = "127.0.0.1:9900";
 pub(super) const LISTEN: &str = "127.0.0.1:8080";
 
 /// The version, the commit and its date (`build.rs`).
-const VERSION: &str = env!("MWL_VERSION");
+pub(super) const VERSION: &str = env!("MWL_VERSION");
 
 /// How a case is written, for the help of `flow test`.
 const CASES: &str = "\
@@ -126,6 +126,9 @@ pub(super) enum Command {
     Catalog,
     /// Prints the URIs of the MWL conformance profiles that are claimed, one a line.
     Conformance,
+    /// Speaks the Language Server Protocol on standard input and output, for editors: what `check` says while a file is
+    /// written, and what the catalog says of a provider or a parameter. Exit 0: the editor has ended it.
+    Lsp,
     /// Asks a running proxy whether it is ready. Exit 0: it is; 1: it is not.
     Probe(Probe),
     /// Prints completions for a shell: `source <(mwl-proxy completions bash)`.

@@ -137,6 +137,11 @@ fn cost(what: &str, calls: Calls) -> String {
     }
 }
 
+/// What is found in a text, one object a diagnostic.
+pub(super) fn of_text(path: &Path, text: &str) -> Vec<Json> {
+    of_file(path, Ok(text.to_owned()), Origin::system()).to_json()
+}
+
 /// Checks the `text` of a file as the kind of file that it is.
 fn of_file(path: &Path, text: io::Result<String>, origin: Origin<'_>) -> Report {
     let name = path.display().to_string();

@@ -39,7 +39,7 @@ pub(super) fn catalog() -> ExitCode {
 }
 
 /// The documents of all providers that a route may name.
-fn documents() -> Result<Vec<Json>, String> {
+pub(super) fn documents() -> Result<Vec<Json>, String> {
     let mut catalog = proxy::catalog(None);
     let http = HttpProvider::new(Arc::new(HashMap::new()), None, Paths::default());
     catalog.add_call(Arc::new(http)).map_err(|error| error.to_string())?;

@@ -13,6 +13,7 @@ mod flow;
 mod flow_test;
 mod import;
 mod list;
+mod lsp;
 mod manual;
 mod output;
 mod probe;
@@ -40,6 +41,7 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain::explain(&explain),
         Command::Import(import) => import::import(&import),
         Command::Replay(replay) => replay::replay(&replay),
+        Command::Lsp => lsp::lsp(),
         Command::Schema => list::schema(),
         Command::Catalog => list::catalog(),
         Command::Conformance => list::conformance(),

@@ -149,6 +149,11 @@ impl Recordings {
         *self.state.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The folder.
+    pub fn directory(&self) -> String {
+        self.state.folder.path().display().to_string()
+    }
+
     /// The latest recordings, newest first, for `/recordings`.
     pub fn to_json(&self, wanted: &Selection) -> Json {
         let Selection { limit, execution, request } = wanted;
@@ -161,7 +166,7 @@ impl Recordings {
                 is(summary, "execution", execution) && is(summary, "request", request)
             });
         json!({
-            "directory": self.state.folder.path().display().to_string(),
+            "directory": self.directory(),
             "kept": kept,
             "bytes": bytes,
             "dropped": self.queue.dropped(),
