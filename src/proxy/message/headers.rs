@@ -28,12 +28,12 @@ pub(crate) fn concerns_this_hop(headers: &HeaderMap) -> bool {
 /// Removes `Connection` if it is the only field about this hop and only says whether the connection stays open, which is what
 /// most messages with such a field have. Returns whether that was so.
 pub(crate) fn strip_plain_connection(headers: &mut HeaderMap) -> bool {
-    let ours = |name: &HeaderName| *name == header::EXPECT || *name == header::TRAILER;
-    let mut about = headers.keys().filter(|name| is_hop_by_hop(name) || ours(name));
-    let only =
-        about.next().is_some_and(|name| *name == header::CONNECTION) && about.next().is_none();
-    drop(about);
-    let plain = only && headers.get_all(header::CONNECTION).iter().all(is_plain);
+    let plain = {
+        let ours = |name: &HeaderName| *name == header::EXPECT || *name == header::TRAILER;
+        let mut about = headers.keys().filter(|name| is_hop_by_hop(name) || ours(name));
+        let only = about.next() == Some(&header::CONNECTION) && about.next().is_none();
+        only && headers.get_all(header::CONNECTION).iter().all(is_plain)
+    };
     if plain {
         headers.remove(header::CONNECTION);
     }

@@ -92,6 +92,7 @@ fn check_says_which_store_is_missing_and_what_cannot_be_computed() {
       |
     9 |       onEntry: { with: { rate: 0, key: "{{ execution.id }}" } }
       |                                ^
+      = help: write a number from 1
 
     stores.yaml: 1 error
     "#);

@@ -259,7 +259,6 @@ fn half_open_lets_exactly_its_probes_through_whoever_asks() {
                                 let_through.fetch_add(1, Ordering::SeqCst);
                                 mine.push(probe);
                             }
-                            // Until its time is over.
                             Admission::Refused(Mode::Open, _) => {}
                             Admission::Refused(..) => refused += 1,
                             Admission::Passes => unreachable!(),
