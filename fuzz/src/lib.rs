@@ -57,6 +57,9 @@ const RUN: Duration = Duration::from_secs(3600);
 /// The most polls of one run; after these it is dropped. A graph may loop without ever waiting.
 const POLLS: u32 = 2000;
 
+/// How long one run may take, in real time.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
 }
@@ -109,9 +112,11 @@ fn run_bounded(plan: &mwl_proxy::language::plan::Plan) {
         let running = run(plan, &mut start, Value::empty_object(), Value::from(1));
         let mut running = std::pin::pin!(running);
         let mut polls = 0;
+        let begun = std::time::Instant::now();
         std::future::poll_fn(move |context| {
             polls += 1;
-            if polls > POLLS {
+            // A graph that never ends may take long. One poll may not, which the driver notices.
+            if polls > POLLS || begun.elapsed() > PATIENCE {
                 return std::task::Poll::Ready(());
             }
             running.as_mut().poll(context).map(|outcome| {

@@ -21,7 +21,7 @@ const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 const ROOM: usize = 100_000;
 
 /// How many values a file may stand for beyond those that it holds: [`copies`] says how many for which length.
-const COPIES: std::ops::RangeInclusive<usize> = 100_000..=2_000_000;
+const COPIES: std::ops::RangeInclusive<usize> = 80_000..=2_000_000;
 
 /// The length in bytes of a file that may have the fewest of [`COPIES`].
 const SHORT: usize = 64 * 1024;

@@ -74,10 +74,10 @@ fn that_are_used_without_bound() {
         "listeners: [{{ address: 127.0.0.1:0 }}]\nstacks:\n  s0: [{entries}]\n{lists}routes: [{{ name: r, call: {{}}, middleware: [\n    {uses}] }}]\n"
     );
     insta::assert_snapshot!(rendered(&text), @r"
-    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 100000 values
-      --> c.yaml:18:14
+    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 80000 values
+      --> c.yaml:17:14
        |
-    18 |     { stack: s10 },
+    17 |     { stack: s10 },
        |              ^^^
       = help: name them in fewer places; a longer file may hold more
     ");
@@ -94,10 +94,10 @@ fn around_all_routes_without_bound() {
         routes.concat()
     );
     insta::assert_snapshot!(rendered(&text), @r"
-    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 100000 values
-      --> c.yaml:87:3
+    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 80000 values
+      --> c.yaml:70:3
        |
-    87 | - { name: r83, call: {}, match: { path: /83 } }
+    70 | - { name: r66, call: {}, match: { path: /66 } }
        |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: name them in fewer places; a longer file may hold more
     ");
