@@ -1,6 +1,7 @@
 //! Hostile expressions where expressions stand: in a definition that runs, in a configuration, on the command
 //! line. Each ends as it does by itself, and the unit tests hold how long that takes.
 
+use std::future::Future as _;
 use std::path::Path;
 
 use mwl_proxy::app::build;
@@ -113,4 +114,102 @@ fn eval_of_one_ends() {
         let told = String::from_utf8_lossy(&output.stderr);
         assert_eq!(told.is_empty(), wanted == End::Value, "{what}: {told}");
     }
+}
+
+/// A Flow with a list in `vars`, whose other Steps are these.
+fn busy_flow(first: &str, steps: &Json) -> Json {
+    let list: Vec<u32> = (0..150).collect();
+    let begin = json!({ "action": "Pass", "assign": { "list": list, "seen": [] }, "next": first });
+    let mut all = json!({ "begin": begin, "end": { "action": "Return" } });
+    all.as_object_mut().unwrap().extend(steps.as_object().unwrap().clone());
+    json!({
+        "$schema": "https://mwl.dev/v0.1/flow/schema.json",
+        "entrypoint": "begin",
+        "steps": all,
+    })
+}
+
+/// An expression that does a good part of the work that one evaluation may do.
+const COSTLY: &str = "{{ vars.list.all(a, vars.list.all(b, a + b >= 0)) }}";
+
+/// In how many turns `definition` comes to its Result, and that.
+async fn turns(definition: &Json) -> (u32, Outcome) {
+    let mut sources = Sources::default();
+    let node = sources.parse("busy.json", &definition.to_string(), Format::Json).unwrap();
+    let compiled = compile(&node, &Catalog::spec_defined(None), Strictness::Load);
+    let (plan, _advice) = compiled.unwrap_or_else(|found| panic!("{}", sources.render(&found)));
+    let mut start = Start::new("busy");
+    let mut work = std::pin::pin!(run(&plan, &mut start, Value::empty_object(), Value::Null));
+    let mut turns = 0;
+    let turn = std::future::poll_fn(|cx| {
+        turns += 1;
+        work.as_mut().poll(cx)
+    });
+    let outcome = turn.await;
+    (turns, outcome)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loop_of_costly_steps_shares_its_thread() {
+    let steps = json!({
+        "grow": {
+            "action": "Pass",
+            "assign": { "seen": format!("{{{{ vars.seen + [{}] }}}}", &COSTLY[3..COSTLY.len() - 3]) },
+            "next": "enough",
+        },
+        "enough": {
+            "action": "Match",
+            "cases": [{ "when": "{{ vars.seen.size() < 20 }}", "next": "grow" }],
+            "default": { "next": "end", "output": "{{ double(vars.seen.size()) }}" },
+        },
+    });
+    let (turns, outcome) = turns(&busy_flow("grow", &steps)).await;
+    assert_eq!(outcome, Outcome::Success(Value::from(20_u32)));
+    // There are 43 Steps, so without a regard for their work it would be one.
+    assert!(turns >= 20, "{turns}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gather_of_costly_dispatches_and_arms_shares_its_thread() {
+    let steps = json!({
+        "fan": {
+            "action": "Gather",
+            "over": "{{ vars.list.filter(n, n < 20) }}",
+            "call": {
+                "provider": "mwl:provider.call/mwl/mock/v1",
+                "with": { "value": 1, "delay": "PT1S" },
+                "input": COSTLY,
+                "onSuccess": { "value": COSTLY },
+            },
+            "output": "{{ double(size(step.results)) }}",
+            "next": "end",
+        },
+    });
+    let (turns, outcome) = turns(&busy_flow("fan", &steps)).await;
+    assert_eq!(outcome, Outcome::Success(Value::from(20_u32)));
+    assert!(turns >= 40, "{turns}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_one_step_evaluates_has_a_bound_in_all() {
+    let costly = |names: std::ops::Range<u32>| -> Json {
+        names.map(|name| (format!("v{name}"), Json::from(COSTLY))).collect()
+    };
+    let in_one = json!({ "all": { "action": "Pass", "assign": costly(0..40), "next": "end" } });
+    let (_, outcome) = turns(&busy_flow("all", &in_one)).await;
+    let failure = outcome.failure().unwrap();
+    assert_eq!(failure.code, system::EXPRESSION_EVALUATION_ERROR);
+    assert!(failure.message.as_ref().unwrap().contains("over several Steps"), "{failure}");
+
+    let mut spread = serde_json::Map::new();
+    for step in 0..10 {
+        let next = if step == 9 { "end".to_owned() } else { format!("s{}", step + 1) };
+        let assign = costly(4 * step..4 * step + 4);
+        spread.insert(
+            format!("s{step}"),
+            json!({ "action": "Pass", "assign": assign, "next": next }),
+        );
+    }
+    let (_, outcome) = turns(&busy_flow("s0", &Json::Object(spread))).await;
+    assert!(outcome.is_success(), "{outcome:?}");
 }

@@ -59,13 +59,13 @@ impl<'e> Frame<'e, '_> {
             Ok(fan_out) => {
                 let site = Site { step: Some(&step), phase: None, location };
                 let slots = self.fan_out(&fan_out, site, &step).await?;
-                self.collect(fan_out.calls, slots, site, Some(fan_out.wanted))
+                self.collect(fan_out.calls, slots, site, Some(fan_out.wanted)).await?
             }
             Err(fault) => {
                 own_fault = Some(Arc::new(self.blame(step.name, fault)));
                 let skipped = (0..step.dispatch_count.unwrap_or_default()).map(|_| skipped());
                 let site = Site { step: Some(&step), phase: None, location };
-                self.collect(&plan.calls, skipped.collect(), site, None)
+                self.collect(&plan.calls, skipped.collect(), site, None).await?
             }
         };
         let (results, unmet) = slots;
@@ -143,6 +143,9 @@ impl<'e> Frame<'e, '_> {
                 };
                 let mut scope = scope.for_dispatch(canceller.clone(), index);
                 active.push(async move {
+                    if let Err(interrupted) = scope.rest().await {
+                        return (index, scope.caught, Err(interrupted));
+                    }
                     let settled =
                         dispatcher.dispatch(&mut scope, call, arriving, Some(index)).await;
                     (index, scope.caught, settled)
@@ -178,15 +181,16 @@ impl<'e> Frame<'e, '_> {
     }
 
     /// Runs the arms in dispatch order, and determines the Step's own outcome from their results.
-    fn collect(
+    async fn collect(
         &mut self,
         calls: &[CallPlan],
         slots: Vec<Slot>,
         site: Site<'_>,
         wanted: Option<usize>,
-    ) -> (Vec<Outcome>, Option<Arc<Failure>>) {
+    ) -> Result<(Vec<Outcome>, Option<Arc<Failure>>), Interrupted> {
         let mut results = Vec::with_capacity(slots.len());
         for (index, slot) in slots.into_iter().enumerate() {
+            self.scope.rest().await?;
             results.push(match slot {
                 Slot::Imposed(failure) => Outcome::Failure(failure),
                 Slot::Settled(settled) => match call_of(calls, index) {
@@ -200,7 +204,7 @@ impl<'e> Frame<'e, '_> {
         let unmet = unmet.map(|wanted| {
             Arc::new(completion_unmet(&results, successes, wanted).in_step(self.place(site)))
         });
-        (results, unmet)
+        Ok((results, unmet))
     }
 }
 

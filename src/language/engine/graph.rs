@@ -21,8 +21,8 @@ use crate::language::provider::Role;
 use crate::language::temporal::{Span, Timestamp};
 use crate::language::value::Value;
 
-/// A frame yields after this many Steps in a row. So a graph that loops without waiting can be interrupted,
-/// and shares its thread.
+/// A frame yields after this many Steps in a row, and earlier if its expressions do much work. So a graph that loops
+/// without waiting can be interrupted, and shares its thread.
 const STEPS_BETWEEN_YIELDS: u32 = 64;
 
 /// How a Step ended.
@@ -54,6 +54,7 @@ impl<'e> Frame<'e, '_> {
             if steps.is_multiple_of(STEPS_BETWEEN_YIELDS) {
                 self.scope.leaf(Box::pin(tokio::task::yield_now())).await?;
             }
+            self.scope.rest().await?;
         }
     }
 

@@ -28,6 +28,8 @@ mod view;
 
 use std::any::Any;
 use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -38,6 +40,7 @@ use self::frame::Frame;
 use self::location::Location;
 use self::scope::Scope;
 use super::clock::Clock;
+use super::expr::Turn;
 use super::observe::Observer;
 use super::outcome::Outcome;
 use super::plan::{FlowId, Plan};
@@ -135,7 +138,7 @@ pub async fn run(plan: &Plan, start: &mut Start<'_>, with: Value, input: Value) 
     let mut scope = Scope::root(cancel.take(), own);
     let mut frame =
         Frame::new(&execution, FlowId::ROOT, (&mut scope, &Location::ROOT), input.clone());
-    let risen = frame.run(with, input).await;
+    let risen = in_turns(frame.run(with, input)).await;
     if let Some(kept) = alarm {
         **kept = scope.into_alarm();
     }
@@ -144,4 +147,14 @@ pub async fn run(plan: &Plan, start: &mut Start<'_>, with: Value, input: Value) 
         // No entry owns this interruption: its chain is the frame's Result ("External cancellation").
         Err(interrupted) => Outcome::Failure(interrupted.chain),
     }
+}
+
+/// Runs `work`, each poll of which is a turn.
+async fn in_turns<T>(work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    let turn = poll_fn(|cx| {
+        let _turn = Turn::begin();
+        work.as_mut().poll(cx)
+    });
+    turn.await
 }

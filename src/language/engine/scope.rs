@@ -9,20 +9,25 @@
 //! Result that is ready in the poll in which a bound is due is accepted. Only leaves are dropped; frames and
 //! stacks unwind, because `onAlways` must run.
 //!
+//! No leaf is polled in a turn whose expressions have done enough work ([`Turn`]). So an execution shares its thread, however
+//! many of its dispatches go on at once.
+//!
 //! [`Outcome`]: crate::language::outcome::Outcome
 
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use smallvec::SmallVec;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::alarm::Alarm;
 use crate::language::code::system;
+use crate::language::expr::Turn;
 use crate::language::outcome::{Failure, FailureType, Outcome};
 use crate::language::provider::{Role, Slot, Wait};
 
@@ -243,6 +248,15 @@ impl Scope {
         Leaf { work: call, scope: self, slot: Some(slot) }
     }
 
+    /// A place between two pieces of work that do not wait. If the turn has done enough, the second is in the next one.
+    pub(super) async fn rest(&mut self) -> Result<(), Interrupted> {
+        if Turn::is_over() {
+            self.leaf(std::future::ready(())).await?;
+        }
+        Turn::may_end();
+        Ok(())
+    }
+
     /// Ready with an interruption that is due. Ready with none if one came that lets the work continue for a
     /// while: then its time is bounded from now on. And with none at `wake`, if nothing is due before.
     fn poll_interruption(
@@ -311,8 +325,14 @@ impl<F: Future + Unpin> Future for Leaf<'_, F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Self { work, scope, slot } = self.get_mut();
+        if Turn::is_over() {
+            // Others have their turn first.
+            ready!(pin!(yield_now()).poll(cx));
+        }
+        Turn::may_end();
         loop {
             if let Poll::Ready(output) = Pin::new(&mut *work).poll(cx) {
+                Turn::may_end();
                 return Poll::Ready(Ok(output));
             }
             let wake = slot.and_then(Slot::deadline);

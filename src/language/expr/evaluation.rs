@@ -76,7 +76,9 @@ impl<'a> Evaluation<'a> {
         };
         // An expression can hide the error that stopped its work: `slow || true`.
         if account.overdrawn() {
-            return Err(EvalError::Fault(fault::TOO_MUCH_WORK.to_owned()));
+            let shared = account.was_shared();
+            let message = if shared { fault::TOO_MUCH_AT_ONCE } else { fault::TOO_MUCH_WORK };
+            return Err(EvalError::Fault(message.to_owned()));
         }
         if let Err(error) = result {
             return Err(EvalError::Fault(fault::describe(&error, self)));

@@ -17,6 +17,10 @@ const SHOWN: usize = 300;
 pub(super) const TOO_MUCH_WORK: &str = "the expression asks for more work than one evaluation may do: shorten the lists \
      that it goes through, or nest fewer `map`, `all` and the like";
 
+/// The message for an evaluation to which the ones right before it have left too little.
+pub(super) const TOO_MUCH_AT_ONCE: &str = "this expression and those right before it, without a wait between them, ask for \
+     more work than may be done at once: spread them over several Steps";
+
 /// The message for `error`.
 pub(super) fn describe(error: &ExecutionError, evaluation: &Evaluation<'_>) -> String {
     let text = match error {

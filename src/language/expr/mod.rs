@@ -51,6 +51,7 @@ mod work;
 pub use self::operations::{LiteralType, Operation, OperationKind};
 pub use self::references::{Path, PathEnd};
 pub use self::roots::{Root, Roots};
+pub(in crate::language) use self::work::Turn;
 
 /// What an expression is evaluated against. It is asked only for what the evaluation really reads.
 pub trait Bindings: Sync {
