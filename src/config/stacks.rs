@@ -21,19 +21,19 @@ const PHASES: [&str; 4] = ["onEntry", "onSuccess", "onFailure", "onAlways"];
 const ROOM: usize = 100_000;
 
 /// How many values a file may stand for beyond those that it holds: [`copies`] says how many for which length.
-const COPIES: std::ops::RangeInclusive<usize> = 80_000..=2_000_000;
+const COPIES: std::ops::RangeInclusive<usize> = 30_000..=2_000_000;
 
-/// The length in bytes of a file that may have the fewest of [`COPIES`].
-const SHORT: usize = 64 * 1024;
+/// A file of this many bytes may stand for as many values. One of half the length may for a quarter of them.
+const EVEN: usize = 128 * 1024;
 
 /// The most stacks of which each names the next.
 const DEEPEST: usize = 100;
 
 /// How many values a file of this many bytes may stand for beyond those that it holds: in the uses of its stacks, in the stack
-/// around all routes and in Flows' files that several routes name. Each costs about a microsecond, and a short file must not
+/// around all routes and in Flows' files that several routes name. Each costs one or two microseconds, and a short file must not
 /// take long; a long one, whose many routes share a stack, may.
 fn copies(length: usize) -> usize {
-    length.saturating_mul(length).div_euclid(SHORT).clamp(*COPIES.start(), *COPIES.end())
+    length.saturating_mul(length).div_euclid(EVEN).clamp(*COPIES.start(), *COPIES.end())
 }
 
 /// The named stacks, expanded.

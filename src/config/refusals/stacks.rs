@@ -74,10 +74,10 @@ fn that_are_used_without_bound() {
         "listeners: [{{ address: 127.0.0.1:0 }}]\nstacks:\n  s0: [{entries}]\n{lists}routes: [{{ name: r, call: {{}}, middleware: [\n    {uses}] }}]\n"
     );
     insta::assert_snapshot!(rendered(&text), @r"
-    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 80000 values
-      --> c.yaml:17:14
+    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 30000 values
+      --> c.yaml:15:14
        |
-    17 |     { stack: s10 },
+    15 |     { stack: s10 },
        |              ^^^
       = help: name them in fewer places; a longer file may hold more
     ");
@@ -94,10 +94,10 @@ fn around_all_routes_without_bound() {
         routes.concat()
     );
     insta::assert_snapshot!(rendered(&text), @r"
-    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 80000 values
-      --> c.yaml:70:3
+    error[stacks-too-large]: all uses of stacks, of the stack around all routes and of Flows' files hold more than 30000 values
+      --> c.yaml:28:3
        |
-    70 | - { name: r66, call: {}, match: { path: /66 } }
+    28 | - { name: r24, call: {}, match: { path: /24 } }
        |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
       = help: name them in fewer places; a longer file may hold more
     ");
