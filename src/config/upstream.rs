@@ -4,7 +4,8 @@ mod balance;
 mod health;
 
 use self::health::{EJECTION, HEALTH, ejection, health};
-use super::read::{LONGEST, Object, Report};
+use super::read::{LONGEST, Object};
+use super::report::Report;
 use super::retry_budget::{RETRY_BUDGET, retry_budget};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
