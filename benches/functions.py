@@ -24,7 +24,8 @@ import tempfile
 import threading
 import time
 
-from instructions import POLICY, entry, port_of
+from contenders import entry
+from instructions import POLICY, port_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 AUDIT = {
