@@ -68,6 +68,8 @@ pub(crate) struct Exchange {
     pub(crate) scheme: &'static str,
     /// How many dispatches of the Flow's own Steps there were.
     attempts: AtomicU32,
+    /// Whether its latest attempt waited for one of an upstream's places until it was stopped, and asked nobody.
+    pub(crate) only_waited: AtomicBool,
     /// The endpoints that it has tried, by upstream. Only upstreams that may have several are in it.
     tried: Mutex<BTreeMap<usize, Tried>>,
     /// A random value of this execution, once somebody needs it.
@@ -156,6 +158,7 @@ impl Exchange {
             certificate: peer.certificate.clone(),
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
+            only_waited: AtomicBool::new(false),
             tried: Mutex::default(),
             secret: OnceLock::new(),
             cancel: OnceLock::new(),
