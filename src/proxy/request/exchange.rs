@@ -35,7 +35,7 @@ use crate::proxy::site::{WorkerConfig, WorkerRoute};
 use crate::proxy::tls::ClientCertificate;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::upstream::endpoints::{Tried, WorkerEndpoint};
-use crate::telemetry::record::Recorder;
+use crate::telemetry::record::{Recorder, RequestId};
 
 /// A request that a route has matched.
 #[derive(Debug)]
@@ -72,6 +72,8 @@ pub(crate) struct Exchange {
     pub(crate) only_waited: AtomicBool,
     /// The endpoints that it has tried, by upstream. Only upstreams that may have several are in it.
     tried: Mutex<BTreeMap<usize, Tried>>,
+    /// Its id in records and events, once somebody needs it.
+    pub(super) request: OnceLock<RequestId>,
     /// A random value of this execution, once somebody needs it.
     secret: OnceLock<[u8; 16]>,
     /// Cancels the execution, if that is possible.
@@ -160,6 +162,7 @@ impl Exchange {
             attempts: AtomicU32::new(0),
             only_waited: AtomicBool::new(false),
             tried: Mutex::default(),
+            request: OnceLock::new(),
             secret: OnceLock::new(),
             cancel: OnceLock::new(),
             cut_off: AtomicBool::new(false),
