@@ -49,7 +49,9 @@ impl<'a> Object<'a> {
                 let name = self.section.name;
                 let message = format!("`{}` is not a key of {name}", member.key);
                 meant.extend(nearest(&member.key, known()));
-                let help = did_you_mean(&member.key, known()).unwrap_or_else(|| {
+                let help = self.section.elsewhere(&member.key);
+                let help =
+                    help.or_else(|| did_you_mean(&member.key, known())).unwrap_or_else(|| {
                         let keys: Vec<_> = known().map(|key| format!("`{key}`")).collect();
                         format!("{name} has the keys {}", keys.join(", "))
                     });
@@ -240,7 +242,13 @@ impl<'a> Object<'a> {
 
     /// An address with its port.
     pub(super) fn address(&self, key: &'static str) -> Option<SocketAddr> {
-        self.report.parsed("bad-address", key, self.get(key)?, scalar::address)
+        let node = self.get(key)?;
+        if node.as_number().is_some() {
+            let wanted = format!("an address and a port, such as `127.0.0.1:{node}`");
+            self.report.wrong_type(key, node, &wanted);
+            return None;
+        }
+        self.report.parsed("bad-address", key, node, scalar::address)
     }
 
     /// The elements of a list, empty if it is absent.

@@ -151,6 +151,11 @@ pub(super) fn upstreams(
         if member.key.trim().is_empty() {
             report.error("bad-name", member.key_span, "an upstream's name is empty");
         }
+        if let Some(text) = member.value.as_str() {
+            let wanted = format!("an upstream, an object: `{{ endpoints: [\"{text}\"] }}`");
+            report.wrong_type(&member.key, &member.value, &wanted);
+            return None;
+        }
         let object = Object::open(report, &member.key, &member.value, &UPSTREAM)?;
         // A word that is unknown was reported; its default stands.
         let protocol = match object.word("protocol") {

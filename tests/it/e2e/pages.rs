@@ -14,7 +14,7 @@ const OWN_TESTS: [(&str, &str); 2] =
 /// Commands that serve until they are stopped, or take long, and the test that does the same.
 const ELSEWHERE: [(&str, &str, &str); 4] = [
     (
-        "cargo run",
+        "mwl-proxy",
         "tests/it/e2e/quickstart.rs",
         "fn the_lines_that_the_quick_start_prints_show_what_the_proxy_does",
     ),
