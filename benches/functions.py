@@ -24,7 +24,8 @@ import tempfile
 import threading
 import time
 
-from instructions import POLICY, entry, port_of
+from contenders import entry
+from instructions import POLICY, port_of
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 AUDIT = {
@@ -129,7 +130,7 @@ def executed(binary, drive, origin):
             json.dump(config, file)
         valgrind = ["valgrind", "--tool=callgrind", "--demangle=no", f"--callgrind-out-file={out}"]
         command = [*valgrind, binary, "run", "-c", path]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         try:
             drive(port_of(process), admin)
             process.send_signal(signal.SIGTERM)
@@ -137,7 +138,7 @@ def executed(binary, drive, origin):
         finally:
             process.kill()
             process.wait()
-            process.stdout.close()
+            process.stderr.close()
         with open(out) as file:
             return symbols(file, os.path.basename(binary))
 

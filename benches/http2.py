@@ -1,11 +1,12 @@
-"""A client and an origin that speak HTTP/2, for `instructions.py`: every request, and every answer, is the same few bytes.
+"""A client and an origin that speak HTTP/2, for the benches: every request, and every answer, is the same few bytes.
 
 Fields are sent as common clients send them: the first time with their text, afterwards as places in the table. Nothing of
 what the proxy sends is decoded except frames' heads, and the first byte of an answer's fields, which must mean 200.
 """
 
 import socket
-import threading
+
+import contenders
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 DATA, HEADERS, SETTINGS, PING, GOAWAY = 0, 1, 4, 6, 7
@@ -23,6 +24,7 @@ BODY = b"x" * 1024
 
 
 def frame(kind, flags, stream, payload=b""):
+    """A frame of HTTP/2 (RFC 9113 §4.1)."""
     return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
@@ -99,7 +101,6 @@ class Client:
 
 def serve_origin(batch=1):
     """Starts an origin in this process, which answers requests once `batch` of them have come, and returns its port."""
-    listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(stream):
         wire, block, waiting = Wire(stream, len(PREFACE)), FIRST_ANSWER, []
@@ -115,10 +116,4 @@ def serve_origin(batch=1):
             stream.sendall(answers)
             waiting = []
 
-    def accept():
-        while True:
-            stream, _ = listener.accept()
-            threading.Thread(target=serve, args=(stream,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    return listener.getsockname()[1]
+    return contenders.serve(serve)

@@ -19,9 +19,10 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 
+import contenders
 import http2
+from contenders import entry, own
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KEPT = os.path.join(HERE, "instructions.json")
@@ -29,14 +30,6 @@ TOLERANCE = 0.05
 SHORT, LONG = 300, 1500
 ANSWER = b"HTTP/1.1 200 OK\r\nServer: origin\r\nContent-Type: text/plain\r\nContent-Length: 1024\r\n\r\n" + b"x" * 1024
 REQUEST = b"GET /1k HTTP/1.1\r\nHost: bench\r\n"
-
-
-def entry(name, **arguments):
-    return {"provider": f"mwl:provider.middleware/mwl/{name}/v1", "onEntry": {"with": arguments}}
-
-
-def own(name, **arguments):
-    return {"provider": f"mwl:provider.middleware/mwl-proxy/{name}/v1", "onEntry": {"with": arguments}}
 
 
 POLICY = [
@@ -60,27 +53,11 @@ class Case:
         listener = {"address": "127.0.0.1:0", **self.listener}
         if self.connect is connect_tls:
             listener["tls"] = {"certificate": "cert.pem", "key": "key.pem"}
-            certificate(run)
+            contenders.certificate(run)
         protocol = {"protocol": "http2"} if self.origin else {}
-        config = {
-            "listeners": [listener],
-            "limits": {"workers": 1},
-            "upstreams": {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"], **protocol}},
-            "routes": [{"name": "all", "match": {"pathPrefix": "/"}, "upstream": "origin", "middleware": self.stack}],
-            **self.more,
-        }
-        path = os.path.join(run, "bench.json")
-        with open(path, "w") as file:
-            json.dump(config, file)
-        return path
-
-
-def certificate(run):
-    """A self-signed certificate with an ECDSA key on P-256."""
-    subject = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-days", "9"]
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
-    files = ["-keyout", os.path.join(run, "key.pem"), "-out", os.path.join(run, "cert.pem")]
-    subprocess.run(["openssl", "req", "-x509", *key, *subject, *files], check=True, capture_output=True)
+        upstreams = {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"], **protocol}}
+        keys = {"listeners": [listener], "limits": {"workers": 1}, **self.more}
+        return contenders.mwl_config(os.path.join(run, "bench.json"), self.stack, upstreams, **keys)
 
 
 def connect_clear(port):
@@ -153,7 +130,6 @@ PRICES = {
 
 def serve_origin():
     """Starts an origin in this process and returns its port."""
-    listener = socket.create_server(("127.0.0.1", 0))
 
     def serve(stream):
         read = b""
@@ -163,13 +139,7 @@ def serve_origin():
                 _, read = read.split(b"\r\n\r\n", 1)
                 stream.sendall(ANSWER)
 
-    def accept():
-        while True:
-            stream, _ = listener.accept()
-            threading.Thread(target=serve, args=(stream,), daemon=True).start()
-
-    threading.Thread(target=accept, daemon=True).start()
-    return listener.getsockname()[1]
+    return contenders.serve(serve)
 
 
 def port_of(process):

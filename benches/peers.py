@@ -27,22 +27,35 @@ import json
 import os
 import random
 import re
-import shutil
 import signal
 import socket
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 
 import wires as more
+from contenders import (
+    ADMIN,
+    KIB,
+    ORIGIN,
+    PROXY,
+    SECOND,
+    Contenders,
+    Wanted,
+    cpu,
+    entry,
+    middleware,
+    mwl_config,
+    pinned,
+    resident,
+    stop,
+    tree,
+    until,
+)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
-TICK = os.sysconf("SC_CLK_TCK")
-ORIGIN, SECOND, PROXY, ADMIN = 29000, 29001, 28080, 29900
-KIB = 1024
 
 # Name, path, connections. The cases with a policy begin with `policy`.
 CASES = {
@@ -55,99 +68,6 @@ CASES = {
     "policy": ("/1k", 32),
     "policy-flaky": ("/flaky", 32),
 }
-
-NGINX = """
-worker_processes 1; daemon off; {master} error_log {run}/nginx.err crit; pid {run}/nginx.pid;
-events {{ worker_connections 8192; }}
-http {{
-  access_log off; tcp_nodelay on; keepalive_requests 1000000000; keepalive_timeout 60s;
-  client_body_buffer_size 64k; proxy_buffer_size 16k; proxy_buffers 8 32k; proxy_busy_buffers_size 128k;
-  proxy_max_temp_file_size 0; client_body_temp_path {run}/b; proxy_temp_path {run}/p;
-  fastcgi_temp_path {run}/f; uwsgi_temp_path {run}/u; scgi_temp_path {run}/s;
-  upstream origin {{
-    server 127.0.0.1:{origin} max_fails=0; {second}
-    keepalive 1024; keepalive_requests 1000000000;
-  }}
-  server {{
-    listen 127.0.0.1:{proxy} backlog=4096;
-    location / {{
-      proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection "";
-      proxy_set_header Host $http_host; {policy}
-    }}
-  }}
-}}
-"""
-NGINX_POLICY = (
-    "proxy_next_upstream error timeout http_503 non_idempotent; proxy_next_upstream_tries 3; "
-    "proxy_next_upstream_timeout 5s; proxy_connect_timeout 1s; proxy_read_timeout 1s; proxy_send_timeout 1s;"
-)
-HAPROXY = """
-global
-  nbthread 1
-  maxconn 8192
-defaults
-  mode http
-  timeout connect 1s
-  timeout client 60s
-  timeout server {bound}
-  option http-keep-alive
-  http-reuse always
-{policy}
-frontend front
-  bind 127.0.0.1:{proxy}
-  default_backend back
-backend back
-  balance roundrobin
-  server one 127.0.0.1:{origin}
-{second}
-"""
-HAPROXY_POLICY = """
-  retries 2
-  retry-on conn-failure empty-response response-timeout 503
-  option redispatch 1
-"""
-ENVOY = """
-static_resources:
-  listeners:
-  - address: {{ socket_address: {{ address: 127.0.0.1, port_value: {proxy} }} }}
-    filter_chains:
-    - filters:
-      - name: envoy.filters.network.http_connection_manager
-        typed_config:
-          '@type': type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
-          stat_prefix: front
-          codec_type: HTTP1
-          generate_request_id: false
-          route_config:
-            virtual_hosts:
-            - {{ name: all, domains: ['*'], routes: [{{ match: {{ prefix: / }}, route: {{ cluster: back, {policy} }} }}] }}
-          http_filters:
-          - name: envoy.filters.http.router
-            typed_config:
-              '@type': type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
-              dynamic_stats: false
-              suppress_envoy_headers: true
-  clusters:
-  - name: back
-    type: STATIC
-    connect_timeout: 1s
-    circuit_breakers:
-      thresholds: [{{ max_connections: 8192, max_pending_requests: 8192, max_requests: 8192, max_retries: 8192 }}]
-    load_assignment: {{ cluster_name: back, endpoints: [{{ lb_endpoints: [{endpoints}] }}] }}
-"""
-ENVOY_POLICY = (
-    "timeout: 5s, retry_policy: { retry_on: 5xx, num_retries: 2, per_try_timeout: 1s, "
-    "retry_back_off: { base_interval: 0.001s, max_interval: 0.001s } }"
-)
-
-
-def middleware(name, **phases):
-    return {"provider": f"mwl:provider.middleware/mwl/{name}/v1", **phases}
-
-
-def entry(name, **arguments):
-    return middleware(name, onEntry={"with": arguments})
-
 
 def failures(*names):
     return {"codes": [f"Provider.Call.Http.{name}" for name in names]}
@@ -193,79 +113,35 @@ class Bench:
         build = ["cargo", "build", "--release", "--quiet", "--locked", "--manifest-path", manifest]
         subprocess.run([*build, "--target-dir", target], check=True)
         self.tools = os.path.join(target, "release")
-
-    def write(self, name, text):
-        path = os.path.join(self.run, name)
-        with open(path, "w") as file:
-            file.write(text)
-        return path
+        self.peers = Contenders(self.run)
 
     # --- the contenders: the command that serves, with the policy or without -------------------------
 
     def floor(self, policy):
         return None if policy else [os.path.join(self.tools, "floor"), str(PROXY), str(ORIGIN)]
 
-    def nginx(self, policy):
-        text = NGINX.format(
-            run=self.run,
-            origin=ORIGIN,
-            proxy=PROXY,
-            master="master_process off;" if self.options.mode == "deep" else "",
-            second=f"server 127.0.0.1:{SECOND} max_fails=0;" if policy else "",
-            policy=NGINX_POLICY if policy else "",
-        )
-        return ["nginx", "-c", self.write("nginx.conf", text)]
-
-    def haproxy(self, policy):
-        text = HAPROXY.format(
-            origin=ORIGIN,
-            proxy=PROXY,
-            bound="1s" if policy else "60s",
-            second=f"  server two 127.0.0.1:{SECOND}" if policy else "",
-            policy=HAPROXY_POLICY if policy else "",
-        )
-        return ["haproxy", "-f", self.write("haproxy.cfg", text)]
-
-    def envoy(self, policy):
-        def at(port):
-            address = f"{{ address: 127.0.0.1, port_value: {port} }}"
-            return f"{{ endpoint: {{ address: {{ socket_address: {address} }} }} }}"
-
-        endpoints = [at(ORIGIN), at(SECOND)] if policy else [at(ORIGIN)]
-        text = ENVOY.format(
-            proxy=PROXY,
-            policy=ENVOY_POLICY if policy else "timeout: 0s",
-            endpoints=", ".join(endpoints),
-        )
-        common = ["--concurrency", "1", "--disable-hot-restart", "-l", "error"]
-        return ["envoy", *common, "-c", self.write("envoy.yaml", text)]
-
     def mwl(self, policy):
         return self.mwl_with(POLICY if policy else [], two=policy)
 
     def mwl_with(self, stack, two=False, routes=None, workers=None, admin={}):
         ports = [ORIGIN, SECOND] if two else [ORIGIN]
-        last = {"name": "all", "match": {"pathPrefix": "/"}, "upstream": "origin"}
-        config = {
-            "listeners": [{"address": f"127.0.0.1:{PROXY}"}],
-            "upstreams": {
-                "origin": {"endpoints": [f"http://127.0.0.1:{port}" for port in ports]},
-                "audit": {"endpoints": [f"http://127.0.0.1:{SECOND}"]},
-            },
-            "routes": [*(routes or []), {**last, "middleware": stack}],
+        upstreams = {
+            "origin": {"endpoints": [f"http://127.0.0.1:{port}" for port in ports]},
+            "audit": {"endpoints": [f"http://127.0.0.1:{SECOND}"]},
         }
+        keys = {"routes": routes or []}
         if admin is not None:
-            config["admin"] = {"address": f"127.0.0.1:{ADMIN}", **admin}
+            keys["admin"] = {"address": f"127.0.0.1:{ADMIN}", **admin}
         if workers:
-            config["limits"] = {"workers": workers}
-        return [os.path.abspath(self.options.mwl), "run", "-c", self.write("mwl.json", json.dumps(config))]
+            keys["limits"] = {"workers": workers}
+        path = mwl_config(os.path.join(self.run, "mwl.json"), stack, upstreams, **keys)
+        return [os.path.abspath(self.options.mwl), "run", "-c", path]
 
     def contenders(self):
-        all = {"floor": self.floor, "nginx": self.nginx, "haproxy": self.haproxy, "envoy": self.envoy, "mwl": self.mwl}
-        for name in ("nginx", "haproxy", "envoy"):
-            if not shutil.which(name):
-                print(f"{name} is not on PATH: left out")
-                del all[name]
+        peers = self.peers.there("nginx", "haproxy", "envoy")
+        single = self.options.mode == "deep"
+        makes = {name: lambda policy, make=make: make(Wanted(policy=policy, single=single)) for name, make in peers.items()}
+        all = {"floor": self.floor, **makes, "mwl": self.mwl}
         only = self.options.only
         return {name: make for name, make in all.items() if not only or name in only.split(",")}
 
@@ -324,7 +200,7 @@ class Bench:
         script = []
         if case == "post16k":
             body = 'wrk.method="POST" wrk.body=string.rep("x",16384)'
-            script = ["-s", self.write("post.lua", body)]
+            script = ["-s", self.peers.write("post.lua", body)]
         url = f"http://127.0.0.1:{PROXY}{path}"
         command = ["taskset", "-c", core, "wrk", "-t1", f"-c{connections}", f"-d{self.options.seconds}s"]
         # Debian's build sometimes dies at its start, often on a busy machine.
@@ -336,72 +212,6 @@ class Bench:
                 return int(served[1]), int(bad[1]) if bad else 0
             time.sleep(0.5)
         raise RuntimeError(f"wrk does not measure {case}: {out[-200:]}")
-
-
-def pinned(core, command, **how):
-    how.setdefault("stdout", subprocess.DEVNULL)
-    how.setdefault("stderr", subprocess.DEVNULL)
-    pin = (lambda: os.sched_setaffinity(0, {core})) if core is not None else None
-    return subprocess.Popen(command, preexec_fn=pin, **how)
-
-
-def until(ready, process, patience):
-    end = time.time() + patience
-    while not ready():
-        if process.poll() is not None or time.time() > end:
-            raise RuntimeError(f"{process.args[0]} does not serve")
-        time.sleep(0.05)
-
-
-def stop(process):
-    pids = tree(process.pid)
-    process.terminate()
-    try:
-        process.wait(30)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-    for pid in pids:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass  # It ended with its parent.
-    time.sleep(0.2)
-
-
-def tree(pid):
-    """`pid` and its descendants."""
-    children = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            stat = open(f"/proc/{name}/stat").read()
-        except OSError:
-            continue
-        parent = int(stat[stat.rindex(")") + 2 :].split()[1])
-        children.setdefault(parent, []).append(int(name))
-    found, left = [], [pid]
-    while left:
-        found.append(left.pop())
-        left += children.get(found[-1], [])
-    return found
-
-
-def cpu(pid):
-    """The CPU time of a process and its descendants, in seconds."""
-    ticks = 0
-    for one in tree(pid):
-        try:
-            stat = open(f"/proc/{one}/stat").read()
-        except OSError:
-            continue
-        ticks += sum(map(int, stat[stat.rindex(")") + 2 :].split()[11:13]))
-    return ticks / TICK
-
-
-def resident(pid):
-    """Resident memory, in MiB."""
-    maps = (open(f"/proc/{one}/smaps_rollup").read() for one in tree(pid))
-    return sum(int(re.search(r"Rss:\s+(\d+)", text)[1]) for text in maps) / KIB
 
 
 def ask_once(port, path):
@@ -736,16 +546,16 @@ def start(bench):
 
 
 def wires(bench):
-    return more.wires(bench, sys.modules[__name__], (ORIGIN, PROXY))
+    return more.wires(bench)
 
 
 def resumed(bench):
-    return more.resumed(bench, sys.modules[__name__], (ORIGIN, PROXY))
+    return more.resumed(bench)
 
 
 def memory(bench):
     bench.options.policy = POLICY
-    return more.memory(bench, sys.modules[__name__], (ORIGIN, PROXY))
+    return more.memory(bench)
 
 
 def every(bench):

@@ -29,7 +29,7 @@ pub enum Input {
     },
     /// A text inside the program, with the variables that it names.
     Text {
-        /// What diagnostics call the text.
+        /// What diagnostics call the text: in brackets, because it is no file.
         name: PathBuf,
         /// The text.
         text: String,
@@ -99,7 +99,7 @@ impl fmt::Display for Input {
         match self {
             Self::File(path) => path.display().fmt(f),
             Self::Pipe { .. } => f.write_str("a pipe"),
-            Self::Text { name, .. } => write!(f, "built in: {}", name.display()),
+            Self::Text { name, .. } => write!(f, "built in {}", name.display()),
         }
     }
 }

@@ -154,8 +154,9 @@ pub(super) struct Run {
     /// Faults before the URL, as 503=10%,reset=1%,delay=200ms or delay=1s:30%: of the attempts, so many fail or wait.
     #[arg(long, value_name = "FAULTS", requires = "upstream", value_parser = Faults::parse)]
     pub(super) fault: Option<Faults>,
-    /// Prints the configuration that --upstream stands for, as a file to go on from, and ends.
-    #[arg(long, requires = "upstream")]
+    /// Prints the configuration that --upstream stands for, or else that of the quick-start, as a file to go on from, and
+    /// ends.
+    #[arg(long, conflicts_with = "config")]
     pub(super) print_config: bool,
     /// A line on standard output for each request: with --upstream, and with a file on a terminal, unless the
     /// access log goes there.

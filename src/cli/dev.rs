@@ -99,7 +99,7 @@ pub(super) fn before(
     faults: &Faults,
 ) -> Input {
     Input::Text {
-        name: PathBuf::from("--upstream.yaml"),
+        name: PathBuf::from("(--upstream)"),
         text: written(upstream, listen, admin, faults),
         variables: Vec::new(),
     }
@@ -140,18 +140,15 @@ pub(super) fn written(
     file
 }
 
-/// The standard stack.
-const STANDARD: &str = "      - stack: mwl-proxy/standard  # what is retryable gets up to 3 attempts, all within PT2M\n";
-
-/// The same, written out, with a Retry that takes injected faults, too.
-const WITH_FAULTS: &str = r#"      # mwl-proxy/standard, written out: its Retry takes the faults, too
+/// The standard stack, written out so that a reader sees what there is to change. `WHY` and `CODES` are filled in.
+const STANDARD: &str = r#"      # mwl-proxy/standard, written out: WHY
       - provider: mwl:provider.middleware/mwl/timeout/v1
         onEntry: { with: { duration: PT2M } }
       - provider: mwl:provider.middleware/mwl/retry/v1
         onEntry:
           with:
             policies:
-              - match: { codes: ["Provider.Call.*", Provider.Middleware.Fault.Injected], retryable: true }
+              - match: { codes: [CODES], retryable: true }
                 attempts: 3
                 backoff: { initial: PT0.1S, rate: 2, max: PT2S, jitter: full }
         onFailure:
@@ -164,7 +161,15 @@ impl Faults {
     fn entries(&self) -> String {
         let Self(faults) = self;
         let fails = faults.iter().any(|fault| !matches!(fault, Fault::Delay(..)));
-        let mut entries = (if fails { WITH_FAULTS } else { STANDARD }).to_owned();
+        let (why, codes) = if fails {
+            (
+                "its Retry takes the faults, too",
+                r#""Provider.Call.*", Provider.Middleware.Fault.Injected"#,
+            )
+        } else {
+            ("a bound for all, and a Retry of what may be sent again", r#""Provider.Call.*""#)
+        };
+        let mut entries = STANDARD.replace("WHY", why).replace("CODES", codes);
         for fault in faults {
             write!(
                 entries,
@@ -211,6 +216,19 @@ mod tests {
                 assert!(built.warnings.is_empty(), "{}", built.sources.render(&built.warnings));
             }
         }
+    }
+
+    #[test]
+    fn it_is_the_standard_stack() {
+        let any = "127.0.0.1:0".parse().unwrap();
+        let file = written("http://127.0.0.1:3000", any, None, &Faults::default());
+        let (head, _) = file.split_once("      # mwl-proxy/standard").unwrap();
+        let standard = format!("{head}      - stack: mwl-proxy/standard\n");
+        let [ours, standard] = [file, standard].map(|text| {
+            let input = Input::Text { name: PathBuf::from("c"), text, variables: Vec::new() };
+            check(input.load().unwrap()).unwrap().shown.routes.iter().collect::<Vec<_>>()
+        });
+        assert_eq!(ours, standard);
     }
 
     #[test]

@@ -25,12 +25,13 @@ mod variables;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::error::{ContextKind, ContextValue};
 
 use self::arguments::{Cli, Command, Flow};
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
-    let Cli { command, run } = Cli::parse();
+    let Cli { command, run } = Cli::try_parse().unwrap_or_else(|error| with_tip(error).exit());
     match command.unwrap_or(Command::Run(run)) {
         Command::Run(run) => run::run(&run),
         Command::Check(check) => check::check(&check),
@@ -48,5 +49,35 @@ pub fn main() -> ExitCode {
         Command::Probe(probe) => probe::probe(probe.admin),
         Command::Completions(completions) => manual::completions(completions.shell),
         Command::Man(man) => manual::page(&man.command),
+    }
+}
+
+/// Says of a file that stands alone how a configuration is named.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let wrong = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+    let wrong = wrong.iter().find_map(|kind| match error.get(*kind) {
+        Some(ContextValue::String(wrong)) => Some(wrong.clone()),
+        _ => None,
+    });
+    let ends = |wrong: &String| [".yaml", ".yml", ".json"].iter().any(|end| wrong.ends_with(end));
+    if let Some(file) = wrong.filter(ends) {
+        let tip = format!("a configuration is named with -c: `-c {file}`");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_stands_alone_is_told_how_it_is_named() {
+        for line in [&["mwl-proxy", "a.yaml"][..], &["mwl-proxy", "run", "a.yaml"]] {
+            let told = with_tip(Cli::try_parse_from(line).unwrap_err()).to_string();
+            assert!(told.contains("tip: a configuration is named with -c: `-c a.yaml`"), "{told}");
+        }
+        let told = with_tip(Cli::try_parse_from(["mwl-proxy", "runn"]).unwrap_err()).to_string();
+        assert!(told.contains("'run'") && !told.contains("-c:"), "{told}");
     }
 }

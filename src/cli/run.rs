@@ -61,6 +61,10 @@ fn start(run: &Run, sockets: Sockets) -> Result<ExitCode, StartError> {
             say(&dev_banner(addresses, upstream));
         });
     }
+    if run.print_config {
+        say(QUICKSTART.trim_end());
+        return Ok(ExitCode::SUCCESS);
+    }
     let flaky = quickstart::start()?;
     let admin = run.admin.map_or_else(|| ADMIN.to_owned(), |admin| admin.to_string());
     let input = quickstart_before(&flaky.to_string(), run.listen.to_string(), admin);
@@ -88,7 +92,7 @@ fn lines(run: &Run, terminal: bool, no_color: Option<&OsStr>) -> Option<LineStyl
 /// The quick-start's configuration, with the built-in upstream at the address `flaky`.
 pub(super) fn quickstart_before(flaky: &str, listen: String, admin: String) -> Input {
     Input::Text {
-        name: PathBuf::from("quickstart.yaml"),
+        name: PathBuf::from("(quick-start)"),
         text: QUICKSTART.to_owned(),
         variables: vec![("LISTEN", listen), ("ADMIN", admin), ("FLAKY", flaky.to_owned())],
     }
@@ -114,7 +118,7 @@ fn banner(addresses: &Addresses) -> String {
          \x20 curl -s http://{admin}/executions       # each of them, with its attempts\n\
          \x20 curl -s http://{admin}/metrics          # what was counted\n\
          \n\
-         http://{admin}/ is a dashboard. The configuration is config/quickstart.yaml. Ctrl-C stops."
+         http://{admin}/ is a dashboard. --print-config prints the configuration. Ctrl-C stops."
     )
 }
 

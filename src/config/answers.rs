@@ -1,6 +1,6 @@
 //! Values that a route's Flow returns, and that look like an answer but are not one: the client gets them as JSON, with 200.
 
-use super::read::Report;
+use super::report::Report;
 use crate::source::{Diagnostic, Kind, Member, Node, nearest};
 
 /// The members of an answer.

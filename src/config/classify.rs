@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::matching::{VALUE_OR_ANY, headers};
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::shape::{Section, Shape, optional, or};
 use crate::language::expr::{OperationKind, Program, Root, Roots};
 use crate::proxy::settings::{ClassifyRule, RuledRetryable, Verdict};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::shape::{Section, Shape, or};
 use crate::proxy::settings::{CertificateMatch, SanPattern};
 use crate::source::Node;

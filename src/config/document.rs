@@ -5,7 +5,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::stacks::{Part, Stacks};
 use crate::language::definition::SCHEMA_URI;
 use crate::source::{Diagnostic, Kind, Member, Node, SourceId, Span};

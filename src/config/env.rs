@@ -7,7 +7,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use super::read::Report;
+use super::report::Report;
 use crate::language::expr::Program;
 use crate::source::{Diagnostic, Kind, Member, Node, ReplacedString};
 

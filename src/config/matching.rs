@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::{HeaderName, Method};
 
 use super::client_certificate::{CLIENT_CERTIFICATE, client_certificate};
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::shape::{Section, Shape, optional, or};
 use crate::proxy::message::{path, target};
 use crate::proxy::settings::{Paths, RouteMatch};

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::read::{LONGEST, Object, Report};
+use super::read::{LONGEST, Object};
+use super::report::Report;
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use crate::proxy::settings::Admin;

@@ -1,6 +1,7 @@
 //! `retryBudget:` of an upstream.
 
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::shape::{Section, Shape, or};
 use crate::proxy::settings::RetryBudget;
 

@@ -1,7 +1,8 @@
 //! The root of the file, and the sections about the process: listeners, admin, limits, shutdown.
 
 use super::observed::{ADMIN, LOG, METRICS, TRACING};
-use super::read::{LONGEST, Object, Report};
+use super::read::{LONGEST, Object};
+use super::report::Report;
 use super::route::ROUTE;
 use super::shape::{Piece, Section, Shape, optional, or, required};
 use super::shaping::FORWARDED;

@@ -105,6 +105,22 @@ impl Section {
     pub(super) fn field(&self, key: &str) -> Option<&'static Field> {
         self.fields.iter().find(|field| field.key == key)
     }
+
+    /// What to write for `key`, which this section does not have, if it belongs into one of its values.
+    pub(super) fn elsewhere(&self, key: &str) -> Option<String> {
+        let policy = ["retry", "retries", "timeout", "timeouts"].contains(&key);
+        let mut found = self.fields.iter().filter_map(|field| match &field.shape {
+            Shape::Section(inner) if inner.field(key).is_some() => {
+                Some(format!("it is a key of `{0}`: write `{0}: {{ {key}: … }}`", field.key))
+            }
+            Shape::Mwl(Piece::Middleware) if policy => Some(
+                "a stack does that: `middleware: [{ stack: mwl-proxy/standard }]`, or entries of your own".to_owned(),
+            ),
+            _ => None,
+        });
+        // If it has several homes, nobody knows which one is meant.
+        found.next().filter(|_| found.next().is_none())
+    }
 }
 
 /// A required key.

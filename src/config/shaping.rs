@@ -5,7 +5,8 @@ use std::sync::Arc;
 use http::{HeaderName, HeaderValue};
 
 use super::matching::sent_path;
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::shape::{Section, Shape, optional, or};
 use crate::language::expr::Program;
 use crate::proxy::message::{shape, target};

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::env::PARAMETER;
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::shape::{Piece, Section, Shape, or, required};
 use crate::language::expr::Program;
 use crate::language::schema::Schema;

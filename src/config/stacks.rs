@@ -9,7 +9,8 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::stack_parameters::{Use, declared, filled, list_of, parameters_of};
 use super::standard::{self, STANDARD};
 use crate::source::{Diagnostic, Kind, Member, Node, Span};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use super::read::Report;
+use super::report::Report;
 use crate::source::{Kind, Member, Node, Span};
 
 /// Its name.

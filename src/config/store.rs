@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
 use super::tls::{TlsReader, UPSTREAM_TLS};

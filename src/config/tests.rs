@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::root::sections;
+use super::root::{ROOT, sections};
 use super::shape::{Absent, Section};
 use super::*;
 use crate::proxy::settings::{

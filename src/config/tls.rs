@@ -5,7 +5,8 @@ use std::cell::OnceCell;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::read::{Object, Report};
+use super::read::Object;
+use super::report::Report;
 use super::shape::{Section, Shape, optional, required};
 use crate::language::temporal::Timestamp;
 use crate::proxy::settings::Protocol;

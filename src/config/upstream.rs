@@ -4,7 +4,8 @@ mod balance;
 mod health;
 
 use self::health::{EJECTION, HEALTH, ejection, health};
-use super::read::{LONGEST, Object, Report};
+use super::read::{LONGEST, Object};
+use super::report::Report;
 use super::retry_budget::{RETRY_BUDGET, retry_budget};
 use super::scalar;
 use super::shape::{Section, Shape, optional, or, required};
@@ -149,6 +150,11 @@ pub(super) fn upstreams(
     let read = |member: &Member| {
         if member.key.trim().is_empty() {
             report.error("bad-name", member.key_span, "an upstream's name is empty");
+        }
+        if let Some(text) = member.value.as_str() {
+            let wanted = format!("an upstream, an object: `{{ endpoints: [\"{text}\"] }}`");
+            report.wrong_type(&member.key, &member.value, &wanted);
+            return None;
         }
         let object = Object::open(report, &member.key, &member.value, &UPSTREAM)?;
         // A word that is unknown was reported; its default stands.

@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 use tokio::time::Instant;
 
 use super::aside::is_aside;
-use super::record::{Call, short, status};
+use super::record::{Call, RequestId, short, status};
 use crate::language::clock::Clock;
 use crate::language::code::system;
 use crate::language::observe::{Caught, End, Ended, EntryPlace, Event, Observer, Retry};
@@ -50,10 +50,22 @@ pub enum TapMessage {
     Missed(u64),
 }
 
+/// The execution of an event.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    /// Its id, which the client may have given, to several requests even.
+    pub execution: &'a str,
+    /// The id of its request in records.
+    pub request: RequestId,
+    /// Its route.
+    pub route: &'a str,
+}
+
 /// Reports the events of one execution.
 #[derive(Debug)]
 pub struct Events {
     id: Arc<str>,
+    request: RequestId,
     route: Arc<str>,
     begun: Instant,
     /// How many calls of the Steps themselves (not of cleanups) were dispatched.
@@ -82,11 +94,7 @@ fn is_heard() -> bool {
 }
 
 /// The request of `attempt` was sent again on a new connection, because a reused one had died.
-pub fn resent(
-    (execution, route): (&str, &str),
-    attempt: &Attempt<'_>,
-    (upstream, endpoint): (&str, &str),
-) {
+pub fn resent(subject: Subject<'_>, attempt: &Attempt<'_>, (upstream, endpoint): (&str, &str)) {
     if !is_heard() {
         return;
     }
@@ -94,12 +102,12 @@ pub fn resent(
     put(&mut members, "upstream", upstream);
     put(&mut members, "endpoint", endpoint);
     put(&mut members, "reason", "staleConnection");
-    tell("attempt.resent", execution, route, members);
+    tell("attempt.resent", subject, members);
 }
 
 /// The upstream broke a response off after its head, which had this `status`. The execution has ended by then.
 pub fn truncated(
-    (execution, route): (&str, &str),
+    subject: Subject<'_>,
     (upstream, endpoint): (&str, &str),
     code: &str,
     status: u16,
@@ -110,7 +118,7 @@ pub fn truncated(
     let members = json!({
         "upstream": upstream, "endpoint": endpoint, "type": "error", "code": code, "status": status,
     });
-    tell(TRUNCATED, execution, route, members);
+    tell(TRUNCATED, subject, members);
 }
 
 /// Starts to listen to the events of all executions, for `/tap`.
@@ -151,17 +159,18 @@ impl Drop for Listener {
 }
 
 impl Events {
-    /// The reporter of an execution that starts now, if anybody listens: its id, method and path, and its route.
+    /// The reporter of an execution that starts now, if anybody listens: what it is, its method and path, and its route.
     pub fn begin<'a>(
-        request: impl FnOnce() -> (&'a str, &'a str, &'a str),
+        request: impl FnOnce() -> (Subject<'a>, &'a str, &'a str),
         route: &Arc<str>,
     ) -> Option<Box<Self>> {
         if !is_heard() {
             return None;
         }
-        let (id, method, path) = request();
+        let (Subject { execution, request, route: _ }, method, path) = request();
         let events = Self {
-            id: id.into(),
+            id: execution.into(),
+            request,
             route: Arc::clone(route),
             begun: Instant::now(),
             attempts: AtomicU32::new(0),
@@ -193,7 +202,8 @@ impl Events {
     }
 
     fn report(&self, name: &str, members: Json) {
-        tell(name, &self.id, &self.route, members);
+        let subject = Subject { execution: &self.id, request: self.request, route: &self.route };
+        tell(name, subject, members);
     }
 
     fn started(&self, attempt: &Attempt<'_>) {
@@ -305,9 +315,13 @@ impl Drop for Events {
     }
 }
 
-fn tell(name: &str, execution: &str, route: &str, members: Json) {
+fn tell(name: &str, subject: Subject<'_>, members: Json) {
     let time = Clock::system().now().to_string();
-    let mut event = json!({ "event": name, "time": time, "execution": execution, "route": route });
+    let Subject { execution, request, route } = subject;
+    let request = request.to_string();
+    let mut event = json!({
+        "event": name, "time": time, "execution": execution, "request": request, "route": route,
+    });
     if let (Json::Object(event), Json::Object(members)) = (&mut event, members) {
         event.extend(members);
     }
@@ -327,6 +341,7 @@ fn log(event: &Json) {
         target: "mwl::execution",
         event = text("event"),
         execution = text("execution"),
+        request = text("request"),
         route = text("route"),
         step = text("step"),
         entry = text("entry"),

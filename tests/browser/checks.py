@@ -17,6 +17,8 @@ RETRY = {
     "provider": "mwl:provider.middleware/mwl/retry/v1",
     "onEntry": {"with": {"policies": [{"match": {"codes": ["Provider.Call.Http.Unavailable"]}, "attempts": 3, "backoff": {"initial": "PT0.2S", "rate": 2}}]}},
 }
+# A bound around all attempts, and one around each: neither fires.
+AROUND, EACH = ({"provider": "mwl:provider.middleware/mwl/timeout/v1", "onEntry": {"with": {"duration": bound}}} for bound in ("PT30S", "PT2S"))
 # Makes events without an upstream: a request dispatches so many calls, each of which starts and ends.
 DISPATCHES = 50
 EVENTS = 2 + 2 * DISPATCHES
@@ -42,7 +44,7 @@ class Stand:
             shutil.rmtree(directory / name, ignore_errors=True)
             (directory / name).mkdir(parents=True)
         routes = [
-            {"name": "retried", "match": {"path": "/retried"}, "upstream": "app", "middleware": [RETRY]},
+            {"name": "retried", "match": {"path": "/retried"}, "upstream": "app", "middleware": [AROUND, RETRY, EACH]},
             {"name": "mixed", "match": {"path": "/mixed"}, "upstream": "app"},
             {"name": "flood", "match": {"path": "/flood"}, "flow": FLOOD},
             {"name": "rest", "upstream": "app"},
@@ -140,6 +142,12 @@ def check_live(stand):
     # To scale: the second wait is twice the first one.
     lengths = browser.js("return [...document.querySelectorAll('#detail .gap')].map(gap => gap.x2.baseVal.value - gap.x1.baseVal.value)")
     assert 1.8 < lengths[1] / lengths[0] < 2.2, lengths
+    # The bounds that did not fire: one to the picture's end, and one for each attempt, of which the first takes 2 seconds to the third's 1.5.
+    assert "the bound retried/0 of 30 s did not fire; the bound retried/2 of 2 s did not fire" in said, said
+    kept = browser.js("return [...document.querySelectorAll('#detail .kept')].map(bound => [bound.getBBox().width, (bound.getAttribute('d').match(/V/g) || []).length])")
+    bars = browser.js("return [...document.querySelectorAll('#detail svg.timeline rect')].map(bar => bar.width.baseVal.value)")
+    assert [ends for _, ends in kept] == [1, 2, 1, 1], kept
+    assert abs(kept[0][0] - bars[0]) < 2 and 1.2 < kept[1][0] / bars[3] < 1.45, (kept, bars)
     stand.shot("timeline")
 
 

@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::law::{SCRIPT, cases, duration, in_virtual_time, middleware, planned};
+use crate::support::law::{SCRIPT, cases, duration, in_virtual_time, middleware, planned, subject};
 use crate::support::script::Scripted;
 
 /// What is run.
@@ -172,7 +172,7 @@ async fn check(tree: Tree) {
     let told = Listening(Mutex::default());
     let mut heard = listen();
     let id = format!("attempts-{tree:?}");
-    let events = Events::begin(|| (&id, "GET", "/"), &"route".into()).unwrap();
+    let events = Events::begin(|| (subject(&id), "GET", "/"), &"route".into()).unwrap();
     let observer = (&told, Some(&*events));
     let mut start = Start { observer: &observer, ..Start::new(&id) };
     let outcome = run(&plan, &mut start, Value::empty_object(), Value::from(1)).await;
@@ -243,7 +243,7 @@ async fn check_left(tree: Tree, after: u64, unwinds: bool) {
     let told = Listening(Mutex::default());
     let mut heard = listen();
     let id = format!("left-{after}-{unwinds}-{tree:?}");
-    let events = Events::begin(|| (&id, "GET", "/"), &"route".into()).unwrap();
+    let events = Events::begin(|| (subject(&id), "GET", "/"), &"route".into()).unwrap();
     let observer = (&told, Some(&*events));
     let cancel = CancellationToken::new();
     let mut start = Start { observer: &observer, cancel: Some(cancel.clone()), ..Start::new(&id) };
@@ -315,7 +315,8 @@ fn an_execution_that_is_dropped_ends_its_attempts() {
         let plan = planned(&scripted, definition);
         let told = Listening(Mutex::default());
         let mut heard = listen();
-        let events = Events::begin(|| ("dropped", "GET", "/"), &Arc::from("route")).unwrap();
+        let events =
+            Events::begin(|| (subject("dropped"), "GET", "/"), &Arc::from("route")).unwrap();
         let observer = (&told, Some(&*events));
         let mut start = Start { observer: &observer, ..Start::new("dropped") };
         let running = run(&plan, &mut start, Value::empty_object(), Value::from(1));

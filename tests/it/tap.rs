@@ -13,6 +13,7 @@ use mwl_proxy::telemetry::recordings::Recordings;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::support::law::subject;
 use crate::support::watched::PATIENCE;
 
 /// A process that only counts what was missed.
@@ -104,7 +105,7 @@ fn a_listener_that_lags_is_told_how_much_it_missed() {
     let route = Arc::from("lagging");
     for number in 0..100_000 {
         let id = number.to_string();
-        drop(Events::begin(|| (&id, "GET", "/"), &route));
+        drop(Events::begin(|| (subject(&id), "GET", "/"), &route));
     }
     let told = until("event: missed\ndata: ", "\n");
     let missed = serde_json::from_str::<Value>(&told).unwrap()["missed"].as_u64().unwrap();

@@ -159,7 +159,10 @@ fn split(rest: &str, at: usize) -> Result<Vec<ResponseOption<'_>>, ArgumentError
         let Some((name, value)) = text.split_once('=').filter(|(name, _)| is_name(name)) else {
             let end = text.find(',').unwrap_or(text.len());
             let seen = text.get(..end).unwrap_or(text);
-            return Err(ArgumentError::at(at + from, format!("`{seen}` is no `name=value`")));
+            let another = act(seen).is_ok();
+            let help = if another { ": each response has its own `--respond`" } else { "" };
+            let message = format!("`{seen}` is no `name=value`{help}");
+            return Err(ArgumentError::at(at + from, message));
         };
         let length = if name == "body" { body_end(value) } else { value_end(value) };
         let value = value.get(..length).unwrap_or(value);

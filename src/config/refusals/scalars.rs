@@ -13,7 +13,7 @@ fn addresses() {
     1 | listeners: [{ address: "localhost:80" }, { address: 8080 }, {}]
       |                        ^^^^^^^^^^^^^^
 
-    error[wrong-type]: `address` is the number 8080; wanted: a string
+    error[wrong-type]: `address` is the number 8080; wanted: an address and a port, such as `127.0.0.1:8080`
      --> c.yaml:1:53
       |
     1 | listeners: [{ address: "localhost:80" }, { address: 8080 }, {}]

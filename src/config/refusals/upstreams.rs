@@ -157,3 +157,27 @@ fn health_and_ejection() {
       = help: did you mean `maxTime`?
     ");
 }
+
+/// What people write who have seen other proxies' files.
+#[test]
+fn short_forms() {
+    let file = |upstream: &str, route: &str| {
+        rendered(&format!(
+            "listeners: [{{ address: 127.0.0.1:80 }}]\nupstreams: {{ app: {upstream} }}\nroutes: [{{ name: r, upstream: app, {route} }}]\n"
+        ))
+    };
+    let app = "{ endpoints: [http://a] }";
+    for (told, wanted) in [
+        (file("http://a", ""), "wanted: an upstream, an object: `{ endpoints: [\"http://a\"] }`"),
+        (file(app, "path: /a"), "= help: it is a key of `match`: write `match: { path: … }`"),
+        (
+            file(app, "retries: 3"),
+            "= help: a stack does that: `middleware: [{ stack: mwl-proxy/standard }]`",
+        ),
+        (file(app, "timeout: PT1S"), "= help: a stack does that"),
+        // A key that is nearly right is meant as that.
+        (file(app, "mach: {}"), "= help: did you mean `match`?"),
+    ] {
+        assert!(told.contains(wanted), "{told}");
+    }
+}

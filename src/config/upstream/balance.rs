@@ -1,6 +1,7 @@
 //! `balance`: how an upstream's requests are spread over its endpoints.
 
-use crate::config::read::{Object, Report};
+use crate::config::read::Object;
+use crate::config::report::Report;
 use crate::config::shape::{Section, Shape, required};
 use crate::language::expr::{Path, PathEnd, Program, Root, Roots};
 use crate::proxy::settings::{Balance, HashKey};

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::config::classify::{STATUS, status};
-use crate::config::read::{LONGEST, Object, Report};
+use crate::config::read::{LONGEST, Object};
+use crate::config::report::Report;
 use crate::config::shape::{Section, Shape, optional, or};
 use crate::proxy::settings::Protocol;
 use crate::proxy::settings::health::{Ejection, Health, Question, Share};

@@ -12,7 +12,7 @@ use crate::language::expr::Root;
 use crate::language::plan::{Assign, CallPlan, FlowId, Target, Template, With};
 use crate::language::provider::CallProvider;
 use crate::language::uri::{ProviderKind, ProviderUri};
-use crate::source::Node;
+use crate::source::{Diagnostic, Node};
 
 const FIELDS: [&str; 7] =
     ["provider", "flow", "input", "with", "onSuccess", "onFailure", "comment"];
@@ -134,7 +134,15 @@ impl Compiler<'_> {
         let uri = match ProviderUri::parse(text) {
             Ok(uri) => uri,
             Err(error) => {
-                self.error("invalid-uri", node.span, error);
+                let meant =
+                    self.catalog.contracts().map(|contract| &contract.uri).find(|uri| {
+                        uri.kind() == wanted && uri.bare_name().eq_ignore_ascii_case(text)
+                    });
+                let diagnostic = Diagnostic::error("invalid-uri", node.span, error);
+                self.found.push(match meant {
+                    Some(meant) => diagnostic.with_help(format!("write `{}`", meant.as_str())),
+                    None => diagnostic,
+                });
                 return None;
             }
         };

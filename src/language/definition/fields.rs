@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::template::is_expression;
 use super::{Compiler, list};
 use crate::language::expr::Program;
+use crate::language::uri::ProviderKind;
 use crate::source::{Diagnostic, Member, Node, Span, did_you_mean, with_article};
 
 /// The fields of one construct.
@@ -59,10 +60,24 @@ impl Compiler<'_> {
     fn unknown_field(&mut self, member: &Member, what: &str, known: &[&str]) {
         let key = member.key.as_ref();
         let message = format!("`{key}` is not a field of {what}");
-        let help = elsewhere(key, what).or_else(|| did_you_mean(key, known.iter().copied()));
+        let help = elsewhere(key, what)
+            .or_else(|| self.written_as_key(key, what))
+            .or_else(|| did_you_mean(key, known.iter().copied()));
         let help =
             help.unwrap_or_else(|| format!("its fields are {}", list(known.iter().copied())));
         self.error_with_help("unknown-field", member.key_span, message, help);
+    }
+
+    /// What to write for a middleware whose name is the key of an entry.
+    fn written_as_key(&self, key: &str, what: &str) -> Option<String> {
+        let mut known = self.catalog.contracts().map(|contract| &contract.uri);
+        let meant =
+            known.find(|uri| uri.kind() == ProviderKind::Middleware && uri.bare_name() == key);
+        let meant = meant.filter(|_| what == "a middleware entry")?;
+        Some(format!(
+            "write `provider: {}`, and its arguments in a phase: `onEntry: {{ with: … }}`",
+            meant.as_str()
+        ))
     }
 
     fn comment(&mut self, fields: &Fields<'_>) {
@@ -157,6 +172,9 @@ fn elsewhere(key: &str, what: &str) -> Option<String> {
             "`middleware` stands on a `Call` Step or on a Flow".to_owned()
         }
         "catch" if step => "`catch` stands on `Call` and `Gather` Steps".to_owned(),
+        "with" if what == "a middleware entry" => {
+            "arguments belong to a phase: write `onEntry: { with: … }`".to_owned()
+        }
         "next" if step => "a terminal Step has no successor; remove it".to_owned(),
         "output" | "assign" | "next" if what == "a `Match` Step" => {
             format!("`{key}` stands on each clause of a `Match`")

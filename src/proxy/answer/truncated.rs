@@ -33,7 +33,7 @@ pub(super) fn truncated(
     let (execution, route) = (exchange.id(), &*exchange.route.name);
     let (status, causes) = (flight.status(), Causes(error));
     exchange.route.metrics.truncated(upstream);
-    events::truncated((execution, route), (upstream, endpoint), code::RESPONSE_TRUNCATED, status);
+    events::truncated(exchange.subject(), (upstream, endpoint), code::RESPONSE_TRUNCATED, status);
     if let Some(untold) = exchange.route.rare().truncated.admits(Instant::now()) {
         tracing::warn!(
             execution,

@@ -1,10 +1,15 @@
 //! What a rising failure says of what is called: that it is unwell, that it works, or nothing.
 
+use std::sync::atomic::Ordering;
+
 use crate::language::matcher::Matcher;
 use crate::language::outcome::{Failure, FailureType};
+use crate::language::provider::Asker;
+use crate::language::provider::middleware::timeout;
 use crate::language::value::Value;
 use crate::proxy::code;
 use crate::proxy::grpc::Status;
+use crate::proxy::request::exchange::Exchange;
 
 /// What a run says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +22,26 @@ pub(super) enum Verdict {
     Nothing,
 }
 
-/// What `failure` says: by the author's `matcher`, or as usual, that a 5xx, a lost or refused connection and a timeout
-/// count. Whatever else an upstream answers shows that it works.
-pub(super) fn judge(matcher: Option<&Matcher>, failure: &Failure) -> Verdict {
+/// What the `failure` that rose to `asker` says: by the author's `matcher`, or as usual, that a 5xx, a lost or refused
+/// connection and a timeout count. Whatever else an upstream answers shows that it works.
+pub(super) fn judge(matcher: Option<&Matcher>, failure: &Failure, asker: Asker<'_>) -> Verdict {
+    let exchange = asker.host.and_then(|host| host.downcast_ref::<Exchange>());
+    let only_waited = |exchange: &Exchange| exchange.only_waited.load(Ordering::Relaxed);
+    judged(matcher, failure, || exchange.is_some_and(only_waited))
+}
+
+/// The same. `only_waited`: whether the latest attempt had waited for a place here, and asked nobody.
+fn judged(
+    matcher: Option<&Matcher>,
+    failure: &Failure,
+    only_waited: impl FnOnce() -> bool,
+) -> Verdict {
     let cause = failure.chain().find(|link| !code::is_giving_up(link.code.as_str()));
     let cause = cause.unwrap_or(failure);
     let fails = match matcher {
         Some(matcher) => matcher.matches(failure),
+        // A bound that ended a wait for a place here says nothing of the upstream.
+        None if cause.code.as_str() == timeout::EXCEEDED => !only_waited(),
         None => counts_as_usual(cause),
     };
     if fails {
@@ -67,7 +85,7 @@ fn status(failure: &Failure) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::language::code::CodePattern;
-    use crate::language::provider::middleware::{retry, timeout};
+    use crate::language::provider::middleware::retry;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -106,15 +124,19 @@ mod tests {
                 Verdict::Failed,
             ),
         ] {
-            assert_eq!(judge(None, &failure), wanted, "{failure:?}");
+            assert_eq!(judged(None, &failure, || false), wanted, "{failure:?}");
         }
+        // A bound that ended a wait for a place here.
+        let late = timeout::exceeded(Duration::from_secs(1), "x");
+        assert_eq!(judged(None, &late, || true), Verdict::Nothing);
+        assert_eq!(judged(None, &status(503), || true), Verdict::Failed);
     }
 
     #[test]
     fn an_author_s_matcher_decides_alone() {
         let codes = Some(vec![CodePattern::parse("Shop.*").unwrap()]);
         let matcher = Matcher { codes, ..Matcher::default() };
-        let judged = |failure: &Failure| judge(Some(&matcher), failure);
+        let judged = |failure: &Failure| judged(Some(&matcher), failure, || true);
         assert_eq!(judged(&Failure::error("Shop.Closed", "x")), Verdict::Failed);
         let status = with(code::UNAVAILABLE, &serde_json::json!({ "status": 503 }));
         assert_eq!(judged(&status), Verdict::Worked);

@@ -35,7 +35,7 @@ use crate::proxy::site::{WorkerConfig, WorkerRoute};
 use crate::proxy::tls::ClientCertificate;
 use crate::proxy::upstream::Upstream;
 use crate::proxy::upstream::endpoints::{Tried, WorkerEndpoint};
-use crate::telemetry::record::Recorder;
+use crate::telemetry::record::{Recorder, RequestId};
 
 /// A request that a route has matched.
 #[derive(Debug)]
@@ -68,8 +68,12 @@ pub(crate) struct Exchange {
     pub(crate) scheme: &'static str,
     /// How many dispatches of the Flow's own Steps there were.
     attempts: AtomicU32,
+    /// Whether its latest attempt waited for one of an upstream's places until it was stopped, and asked nobody.
+    pub(crate) only_waited: AtomicBool,
     /// The endpoints that it has tried, by upstream. Only upstreams that may have several are in it.
     tried: Mutex<BTreeMap<usize, Tried>>,
+    /// Its id in records and events, once somebody needs it.
+    pub(super) request: OnceLock<RequestId>,
     /// A random value of this execution, once somebody needs it.
     secret: OnceLock<[u8; 16]>,
     /// Cancels the execution, if that is possible.
@@ -156,7 +160,9 @@ impl Exchange {
             certificate: peer.certificate.clone(),
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
+            only_waited: AtomicBool::new(false),
             tried: Mutex::default(),
+            request: OnceLock::new(),
             secret: OnceLock::new(),
             cancel: OnceLock::new(),
             cut_off: AtomicBool::new(false),

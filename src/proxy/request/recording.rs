@@ -21,6 +21,7 @@ use crate::proxy::body::capture::{Capture, CapturedHead};
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::message::target::Target;
 use crate::proxy::site::WorkerConfig;
+use crate::telemetry::events::Subject;
 use crate::telemetry::record::{
     AnswerSummary, Execution, Recorder, Request, RequestId, RequestRef, Traced,
 };
@@ -125,10 +126,19 @@ impl Exchange {
         }
     }
 
+    /// What its events belong to.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        Subject { execution: self.id(), request: self.request_id(), route: &self.route.name }
+    }
+
+    fn request_id(&self) -> RequestId {
+        *self.request.get_or_init(|| RequestId(self.site.core.ids.random()))
+    }
+
     fn described(&self, answer: &AnswerSummary) -> RequestRef<'_> {
         Request {
             id: self.id(),
-            request: RequestId(self.site.core.ids.random()),
+            request: self.request_id(),
             route: Some(&*self.route.name),
             client: self.client(),
             method: self.method.as_str(),

@@ -169,8 +169,8 @@ async fn run(
     } else {
         Value::Null
     };
-    let events =
-        Events::begin(|| (exchange.id(), exchange.method.as_str(), exchange.path()), &route.name);
+    let begun = || (exchange.subject(), exchange.method.as_str(), exchange.path());
+    let events = Events::begin(begun, &route.name);
     let stage = exchange.site.runtime.stage.as_deref();
     let observer = (RequestObserver(exchange), (events.as_deref(), stage));
     let mut start = Start {

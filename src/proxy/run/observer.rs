@@ -1,5 +1,7 @@
 //! Counts and records what the engine reports of a request's execution.
 
+use std::sync::atomic::Ordering;
+
 use tokio::time::Instant;
 
 use crate::language::observe::{Caught, End, Ended, EntryPlace, Event, Observer, Passed};
@@ -24,6 +26,7 @@ impl RequestObserver<'_> {
         let Some(destination) = ended.destination else {
             return;
         };
+        self.0.only_waited.store(destination.unasked, Ordering::Relaxed);
         let code = ended.code();
         let metrics = &self.0.route.metrics;
         metrics.attempt(destination.upstream, code, ended.took);

@@ -7,6 +7,10 @@ use crate::language::provider::{AttemptId, DelaySource, EntryState};
 use crate::language::value::Value;
 use crate::telemetry::aside::aside;
 
+fn subject(execution: &str) -> Subject<'_> {
+    Subject { execution, request: RequestId([0, 0, 0, 0, 0, 0, 0, 7]), route: "pay" }
+}
+
 const ENTRY: EntryPlace<'_> = EntryPlace { step: "pay", stack: "pay", cleanup: false, position: 1 };
 
 fn failure() -> Arc<Failure> {
@@ -35,11 +39,11 @@ fn rare(both: &dyn Observer) {
 #[tokio::test(start_paused = true)]
 async fn events_tell_what_happened_and_only_when_asked() {
     let route = Arc::from("pay");
-    let begins = || Events::begin(|| ("0", "GET", "/"), &route).is_some();
+    let begins = || Events::begin(|| (subject("0"), "GET", "/"), &route).is_some();
     assert!(!begins(), "nobody asks");
     let mut heard = listen();
     assert!(!aside(begins), "a rehearsal beside it");
-    let events = Events::begin(|| ("1", "POST", "/pay"), &route).unwrap();
+    let events = Events::begin(|| (subject("1"), "POST", "/pay"), &route).unwrap();
     let attempt = Attempt {
         id: AttemptId(1),
         step: "pay",
@@ -84,12 +88,13 @@ async fn events_tell_what_happened_and_only_when_asked() {
     rare(&both);
     events.done(&failed);
     drop(events);
-    drop(Events::begin(|| ("1", "POST", "/pay"), &route));
+    drop(Events::begin(|| (subject("1"), "POST", "/pay"), &route));
     let mut lines = Vec::new();
     while let Ok(event) = heard.0.try_recv() {
         assert_eq!((&event["execution"], &event["route"]), (&json!("1"), &json!("pay")));
+        assert_eq!(event["request"], "0000000000000007");
         let mut event = event.as_object().unwrap().clone();
-        event.retain(|key, _| !["execution", "route", "time"].contains(&key.as_str()));
+        event.retain(|key, _| !["execution", "request", "route", "time"].contains(&key.as_str()));
         lines.push(Json::Object(event).to_string());
     }
     insta::assert_snapshot!(lines.join("\n"), @r#"

@@ -69,7 +69,10 @@ fn lines_may_be_switched_off_and_a_file_has_none_in_a_pipe() {
     assert_eq!(get(address, "/a").status, 200);
     program.signal("TERM");
     assert!(program.exit().success());
-    assert!(!program.lines().iter().any(|line| line.starts_with("GET ")));
+    let said = program.lines();
+    assert!(!said.iter().any(|line| line.starts_with("GET ")));
+    let named = r#""configuration":"built in (--upstream)""#;
+    assert!(said.iter().any(|line| line.contains("Started.") && line.contains(named)), "{said:?}");
 
     let directory = Directory::new();
     let arguments = [&["run", "--upstream", &upstream, "--print-config"], &ANY[..]].concat();

@@ -14,7 +14,7 @@ const OWN_TESTS: [(&str, &str); 2] =
 /// Commands that serve until they are stopped, or take long, and the test that does the same.
 const ELSEWHERE: [(&str, &str, &str); 4] = [
     (
-        "cargo run",
+        "mwl-proxy",
         "tests/it/e2e/quickstart.rs",
         "fn the_lines_that_the_quick_start_prints_show_what_the_proxy_does",
     ),
@@ -146,6 +146,32 @@ fn every_command_of_the_pages_does_what_they_say() {
     let wrong: Vec<String> =
         all.iter().filter_map(|shown| wrong(shown, &folder.path(""))).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+/// Blocks of the pages in other languages than `yaml` (`review` and `guide` check those), `console` and `sh`, and who looks at them.
+const OTHERS: [(&str, &str, &str); 7] = [
+    ("dashboard.md", "json", "tests/it/e2e/admin.rs asks such questions"),
+    ("develop.md", "", "tests/it/e2e/dev.rs has such lines"),
+    ("develop.md", "", "tests/it/e2e/recorded.rs has such tables"),
+    ("develop.md", "lua", "Neovim's own"),
+    ("health.md", "http", "tests/it/e2e/drained.rs sends it"),
+    ("install.md", "", "docker/check runs it, with a program that is there already"),
+    ("restart.md", "ini", "docker/check reads the whole unit"),
+];
+
+#[test]
+fn every_block_of_the_pages_is_looked_at_by_somebody() {
+    let mut others = Vec::new();
+    for entry in fs::read_dir(root().join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let page = read(&format!("docs/{name}"));
+        let fences = page.lines().filter_map(|line| line.trim_start().strip_prefix("```"));
+        let languages = fences.step_by(2).filter(|one| !["yaml", "console", "sh"].contains(one));
+        others.extend(languages.map(|language| (name.clone(), language.to_owned())));
+    }
+    others.sort();
+    let listed = OTHERS.map(|(page, language, _)| (page.to_owned(), language.to_owned()));
+    assert_eq!(others, listed);
 }
 
 /// The folder, the file and the place of each link that a page has to another of ours.

@@ -125,7 +125,7 @@ async fn a_gather_whose_length_is_computed_runs_64_at_once() {
     }
 }
 
-/// A bound that fires while an attempt waits for a place: no endpoint was asked, so none is at fault.
+/// A bound that fires while an attempt waits for a place: no endpoint was asked, so none is at fault, and no breaker opens.
 #[tokio::test]
 async fn who_is_interrupted_while_it_waits_blames_no_endpoint() {
     let (one, two) = (hanging().await, hanging().await);
@@ -142,6 +142,7 @@ routes:
   - name: r
     upstream: u
     middleware:
+      - {{ provider: 'mwl:provider.middleware/mwl-proxy/circuit-breaker/v1', onEntry: {{ with: {{ consecutive: 1 }} }} }}
 {}",
         one.address,
         two.address,

@@ -10,6 +10,8 @@ use mwl_proxy::language::outcome::Outcome;
 use mwl_proxy::language::plan::Plan;
 use mwl_proxy::language::value::Value;
 use mwl_proxy::source::{Format, Sources};
+use mwl_proxy::telemetry::events::Subject;
+use mwl_proxy::telemetry::record::RequestId;
 use proptest::prelude::ProptestConfig;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -33,6 +35,11 @@ pub(crate) fn cases(usual: u32) -> ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::default()
     }
+}
+
+/// What the events of an execution without a request belong to.
+pub(crate) const fn subject(execution: &str) -> Subject<'_> {
+    Subject { execution, request: RequestId([0; 8]), route: "route" }
 }
 
 /// This many milliseconds in ISO 8601.

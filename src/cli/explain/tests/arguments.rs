@@ -135,6 +135,8 @@ fn a_response_is_read_to_its_end() {
     assert_eq!(body(r#"200,body={"a":1,"b=c":2},after=PT2S,upstream=u"#), r#"{"a":1,"b=c":2}"#);
     let wrong = response::read("200,body=a,after=noon").unwrap_err();
     assert_eq!((wrong.offset, wrong.message.contains("`noon`")), (17, true));
+    let wrong = response::read("429,503").unwrap_err();
+    assert!(wrong.message.ends_with("each response has its own `--respond`"), "{}", wrong.message);
     assert_eq!(body("200,body=a,b=c"), "a,b=c");
     let planned = read("refused,upstream=u,after=PT2S");
     assert_eq!((planned.upstream.as_deref(), planned.after.least.as_secs()), (Some("u"), 2));

@@ -187,3 +187,15 @@ fn a_response_comes_as_often_and_as_late_as_it_says() {
         assert!(response::read(wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn the_script_of_the_page_is_one() {
+    let page = include_str!("../../../../docs/explain.md");
+    let block = page.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let read = script::of_text("s.yaml", block, &["billing"]).unwrap();
+    let upstreams = read.iter().map(|one| one.response.planned.upstream.as_deref());
+    assert_eq!(
+        upstreams.collect::<Vec<_>>(),
+        [Some("billing"), Some("billing"), Some("billing"), None]
+    );
+}

@@ -217,7 +217,7 @@ impl Middleware for CircuitBreaker {
             return Ok(Ascent::Pass);
         };
         let breaker = &installed.state.breaker;
-        let verdict = judge(breaker.settings.failures.as_ref(), failure);
+        let verdict = judge(breaker.settings.failures.as_ref(), failure, asker);
         let changed = match (verdict, probe(state)) {
             (Verdict::Worked, None) => {
                 breaker.succeeded();

@@ -246,10 +246,10 @@ impl Middleware for ConcurrencyLimit {
         state: &mut EntryState,
         _with: &Prepared,
         failure: &Arc<Failure>,
-        _asker: Asker<'_>,
+        asker: Asker<'_>,
     ) -> Result<Ascent, Failure> {
         if let Some(place) = place(state).filter(|place| place.is_timed()) {
-            match judge(None, failure) {
+            match judge(None, failure, asker) {
                 Verdict::Worked => place.ended(Went::Well),
                 Verdict::Failed => place.ended(Went::Badly),
                 Verdict::Nothing => {}

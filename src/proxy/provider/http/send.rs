@@ -174,9 +174,8 @@ impl Attempt<'_> {
     fn report_resend(&self) {
         let Self { dispatch, upstream, exchange, endpoint, .. } = self;
         upstream.metrics.stale_resend();
-        let execution = (exchange.id(), &*exchange.route.name);
         let at = (&*upstream.settings.name, &**endpoint.get().name());
-        events::resent(execution, dispatch.attempt, at);
+        events::resent(exchange.subject(), dispatch.attempt, at);
     }
 }
 

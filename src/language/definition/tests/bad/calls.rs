@@ -36,6 +36,7 @@ fn provider_uris() {
     insta::assert_snapshot!(call("http"), @"
     error[invalid-uri]: `http` is not a provider URI: it does not start with `mwl:`; write `mwl:provider.call/NAMESPACE/NAME` or `mwl:provider.middleware/NAMESPACE/NAME`
      --> f:3:66 `'http'`
+      = help: write `mwl:provider.call/acme/http/v1`
     ");
     insta::assert_snapshot!(call("mwl:provider.middleware/mwl/retry/v1"), @"
     error[wrong-provider-kind]: `mwl:provider.middleware/mwl/retry/v1` is a middleware; a call names a `provider.call`

@@ -77,3 +77,28 @@ steps: { a: { action: Return } }
       = help: there is `call`, `middleware`
     ");
 }
+
+/// What people write who have seen other proxies' files.
+#[test]
+fn short_forms() {
+    let refused = |entry: &str| {
+        refused(&root(&format!("middleware: [{entry}]\nsteps: {{ a: {{ action: Return }} }}")))
+    };
+    for (entry, help) in [
+        ("{ provider: retry }", "write `mwl:provider.middleware/mwl/retry/v1`"),
+        ("{ provider: Timeout }", "write `mwl:provider.middleware/mwl/timeout/v1`"),
+        (
+            "{ retry: { attempts: 3 } }",
+            "write `provider: mwl:provider.middleware/mwl/retry/v1`, and its arguments in a phase: `onEntry: { with: … }`",
+        ),
+        (
+            "{ provider: mwl:provider.middleware/mwl/timeout/v1, with: { duration: PT1S } }",
+            "arguments belong to a phase: write `onEntry: { with: … }`",
+        ),
+    ] {
+        let told = refused(entry);
+        assert!(told.contains(&format!("= help: {help}")), "{told}");
+    }
+    // No name of one: what the fields are.
+    assert!(refused("{ rertyy: 3 }").contains("its fields are"));
+}

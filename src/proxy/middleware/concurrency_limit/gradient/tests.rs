@@ -113,7 +113,9 @@ fn best(servers: usize) -> usize {
         upstream.served
     };
     let most = served(servers * 2);
-    (1..=servers * 2).find(|limit| served(*limit) * 100 >= most * 99).unwrap()
+    // More places serve no less, so it is searched for by halves.
+    let limits: Vec<_> = (1..=servers * 2).collect();
+    limits[limits.partition_point(|limit| served(*limit) * 100 < most * 99)]
 }
 
 fn within(limits: &[usize], best: usize) -> bool {
