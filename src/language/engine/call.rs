@@ -138,7 +138,7 @@ impl<'a> Dispatcher<'a> {
 
     /// Makes one attempt: runs `provider` on a `with` and an input until its Result is accepted. `windowed`
     /// says whether anything may read the window.
-    async fn attempt(
+    pub(super) async fn attempt(
         self,
         scope: &mut Scope,
         provider: &dyn CallProvider,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use super::call::CallOperation;
+use super::call::{CallOperation, Dispatcher};
 use super::execution::Execution;
 use super::location::Location;
 use super::scope::{Interrupted, Rise, Scope};
@@ -106,6 +106,17 @@ impl<'e, 's> Frame<'e, 's> {
             return Box::pin(self.stack(site, &self.flow.stack, input, &GraphOperation)).await;
         };
         // The same as the graph would do, without the transitions, which nothing in this Flow can see.
+        if let Some((provider, with)) = call.call.bare().filter(|_| call.stack.is_empty()) {
+            let location = self.location.step(&plan.name, 1);
+            let dispatcher = Dispatcher {
+                execution: self.execution,
+                state: &self.state,
+                site: Site { step: None, phase: None, location: &location },
+                place: &plan.name,
+            };
+            let answer = dispatcher.attempt(self.scope, provider, (with, &input), false).await?;
+            return Ok(answer.outcome);
+        }
         let step = self.begin_step(plan, input.clone());
         let location = self.location.step(step.name, 1);
         let site = Site { step: Some(&step), phase: None, location: &location };

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::connection;
+use crate::proxy::boxed::pinned;
 use crate::proxy::io::acked::Addresses;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::{Io, loopback};
@@ -182,16 +183,14 @@ impl BoundListener {
         let limit = site.runtime.limits.head_timeout;
         let (worker, tls) = (Arc::clone(&self.worker), self.tls.clone());
         let proxies = self.proxies.clone().filter(|proxies| proxies.has(client));
-        let local = self.local;
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let task = tokio::spawn(async move {
+        let mut local = self.local.or_else(|| stream.local_addr().ok());
+        let connections = &self.worker.core.connections;
+        let addresses = local.map(|local| Addresses { local, peer: client });
+        let (state, registered) = connections.register(addresses);
+        let number = registered.number();
+        // In a box of its own: the runtime would copy it again and again.
+        let task = tokio::spawn(pinned(move || async move {
             let core = Arc::clone(&worker.core);
-            let mut local = local.or_else(|| stream.local_addr().ok());
-            let addresses = local.map(|local| Addresses { local, peer: client });
-            let (state, registered) = core.connections.register(addresses);
-            if let Ok(task) = told.await {
-                registered.closed_by(task);
-            }
             let (mut stream, mut client) = (stream, client);
             if let Some(proxies) = proxies {
                 let introduced = introduced(&mut stream, client, &proxies, (limit, &core));
@@ -219,9 +218,9 @@ impl BoundListener {
             }
             drop(registered);
             drop(permit);
-        });
-        // The task waits for this before it serves, so the receiver cannot be gone.
-        drop(tell.send(task.abort_handle()));
+        }));
+        // It has not begun: this is its thread.
+        connections.closed_by(number, task.abort_handle());
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker, ready};
 use bytes::{Buf as _, Bytes};
 use http_body::Frame;
 
-use super::{Decoded, Decoder, Error, ReadBuffer, WriteBuffer};
+use super::{Decoded, Decoder, Error, ReadBuffer, WriteBuffer, has_line};
 use crate::proxy::io::Io;
 
 /// How many bytes of interim responses may wait for a client that reads slowly.
@@ -235,6 +235,9 @@ impl ClientIo {
     /// Discards complete empty lines before a request (RFC 9112 §2.2). They are discarded as they arrive, so
     /// that an incomplete head never begins with thousands of them.
     pub(crate) fn skip_empty_lines(&mut self) {
+        if self.pending.first() != Some(&b'\r') && self.input.bytes().first() != Some(&b'\r') {
+            return;
+        }
         let (rest, read) = (empty_lines(&self.pending), empty_lines(self.input.bytes()));
         if rest + read == 0 {
             return;
@@ -263,7 +266,7 @@ impl ClientIo {
         // Check once per 4 KiB even without a line end, for heads that never end.
         let large = bytes.len() / 4096 > seen / 4096;
         let more = bytes.get(seen..).unwrap_or_default();
-        !self.pending.is_empty() || large || more.contains(&b'\n')
+        !self.pending.is_empty() || large || has_line(more)
     }
 
     /// The request's head as `parse` reads it, once it is complete; `parse` also returns the length of the

@@ -110,7 +110,7 @@ pub(super) fn section(bytes: &Bytes, rules: FieldRules) -> Result<HeaderMap, Mal
 }
 
 /// Removes the spaces and tabs around `text` (RFC 9110 §5.6.3).
-fn trim(mut text: &[u8]) -> &[u8] {
+pub(super) fn trim(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = text {
         text = rest;
     }
@@ -125,7 +125,23 @@ fn trim_end(mut text: &[u8]) -> &[u8] {
 }
 
 impl HeadFields {
-    fn hear(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), Malformed> {
+    /// Whether a field with this name says anything that is heard.
+    pub(super) fn wants(name: &HeaderName) -> bool {
+        matches!(
+            *name,
+            header::CONTENT_LENGTH
+                | header::TRANSFER_ENCODING
+                | header::CONNECTION
+                | header::EXPECT
+                | header::TE
+        )
+    }
+
+    /// Notes what a field says: only one that [`HeadFields::wants`] says anything.
+    ///
+    /// # Errors
+    /// When it is a `Content-Length` and not a number.
+    pub(super) fn hear(&mut self, name: &HeaderName, value: &HeaderValue) -> Result<(), Malformed> {
         match *name {
             header::CONTENT_LENGTH => self.hear_length(value)?,
             header::TRANSFER_ENCODING => {
@@ -153,6 +169,10 @@ impl HeadFields {
 
     /// A length, which may be repeated if it is the same (RFC 9112 §6.3, rule 5).
     fn hear_length(&mut self, value: &HeaderValue) -> Result<(), Malformed> {
+        if let (Some(length), None) = (number(value.as_bytes()), self.length) {
+            (self.length, self.lengths) = (Some(length), 1);
+            return Ok(());
+        }
         for element in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             let length = number(element).ok_or(Malformed::ContentLength)?;
             if self.length.is_some_and(|before| before != length) {
@@ -176,7 +196,7 @@ impl HeadFields {
     }
 
     /// Leaves only one of several equal `Content-Length` values.
-    fn give_one_length(&self, fields: &mut HeaderMap) {
+    pub(super) fn give_one_length(&self, fields: &mut HeaderMap) {
         if let Some(length) = self.length.filter(|_| self.lengths > 1) {
             fields.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }

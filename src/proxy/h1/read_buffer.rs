@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio_util::io::poll_read_buf;
 
 use crate::proxy::io::Io;
+use crate::proxy::io::socket::poll_recv;
 
 /// The size of the buffer on the stack.
 const FIRST: usize = 8 * 1024;
@@ -144,9 +145,15 @@ impl ReadBuffer {
     ) -> Poll<std::io::Result<usize>> {
         let mut scratch = [MaybeUninit::uninit(); FIRST];
         let room = wanted.min(FIRST);
-        let mut read = ReadBuf::uninit(scratch.get_mut(..room).unwrap_or_default());
-        ready!(Pin::new(io).poll_read(cx, &mut read))?;
-        let read = read.filled();
+        let scratch = scratch.get_mut(..room).unwrap_or_default();
+        let mut filling;
+        let read = if let Io::Tcp(socket) = io {
+            ready!(poll_recv(socket, scratch, cx))?
+        } else {
+            filling = ReadBuf::uninit(scratch);
+            ready!(Pin::new(io).poll_read(cx, &mut filling))?;
+            filling.filled()
+        };
         if self.bytes.is_empty() {
             self.bytes = read.into();
         } else {

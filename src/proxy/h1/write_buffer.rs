@@ -113,6 +113,14 @@ impl WriteBuffer {
 
     /// Removes what was written.
     fn advance(&mut self, written: usize) {
+        if self.chunk.is_empty() && self.back.is_empty() {
+            self.at += written;
+            if self.at >= self.front.len() {
+                self.front.clear();
+                self.at = 0;
+            }
+            return;
+        }
         let front = written.min(self.front.len().saturating_sub(self.at));
         self.at += front;
         let chunk = (written - front).min(self.chunk.len());
@@ -133,6 +141,9 @@ impl WriteBuffer {
     /// Everything was written: no memory is kept for the rest of this connection. The next message of any connection gets it:
     /// what was used last is most likely in the cache.
     pub(crate) fn rest(&mut self) {
+        if self.front.capacity() == 0 && self.back.capacity() == 0 {
+            return;
+        }
         let Self { front, back, .. } = std::mem::take(self);
         // They take turns.
         let mut spare = if front.capacity() < back.capacity() { back } else { front };

@@ -7,6 +7,7 @@ pub(crate) mod failed_write;
 pub(crate) mod loopback;
 pub(crate) mod peer;
 pub(crate) mod prefixed;
+pub(crate) mod socket;
 pub(crate) mod splice;
 pub(crate) mod wrapped;
 
@@ -131,7 +132,7 @@ impl AsyncWrite for Io {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Self::Tcp(socket) => Pin::new(socket).poll_write(cx, buf),
+            Self::Tcp(socket) => socket::poll_send(socket, buf, cx),
             Self::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
             Self::Served(tls) => Pin::new(tls).poll_write(cx, buf),
             Self::Other(io) => Pin::new(io).poll_write(cx, buf),

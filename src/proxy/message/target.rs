@@ -255,15 +255,50 @@ fn same(host: &[u8], authority: &str) -> bool {
     host.eq_ignore_ascii_case(authority.as_bytes())
 }
 
+/// Whether a host may contain a character unescaped (RFC 3986 §3.2.2).
+const fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'-' | b'.'
+                | b'_'
+                | b'~'
+                | b'!'
+                | b'$'
+                | b'&'
+                | b'\''
+                | b'('
+                | b')'
+                | b'*'
+                | b'+'
+                | b';'
+                | b'='
+        )
+}
+
+/// The host of an authority that is written as nearly all are: a name, and perhaps a port of at most four digits.
+fn plain_host(authority: &str) -> Option<&str> {
+    let end = authority.bytes().position(|byte| !is_plain(byte)).unwrap_or(authority.len());
+    let (host, port) = authority.split_at_checked(end)?;
+    let good_port = match port.as_bytes() {
+        [] => true,
+        [b':', digits @ ..] => digits.len() <= 4 && digits.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    (good_port && !host.is_empty() && !host.ends_with('.')).then_some(host)
+}
+
 /// Checks that an authority is `host` or `host:port`. An escape is refused: servers that decode it and servers that do
 /// not would serve different hosts.
 pub(crate) fn check_authority(authority: &str) -> Result<RequestAuthority<'_>, TargetError> {
+    if let Some(host) = plain_host(authority) {
+        return Ok(RequestAuthority { text: authority, host });
+    }
     let (host, port) = split(authority).ok_or(TargetError::BadHost)?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+;=".contains(&byte);
     let name = host.strip_suffix('.').unwrap_or(host);
     let good_host = match host.strip_prefix('[') {
         Some(rest) => rest.strip_suffix(']').is_some_and(|inner| inner.parse::<Ipv6Addr>().is_ok()),
-        None => !name.is_empty() && !name.ends_with('.') && name.bytes().all(plain),
+        None => !name.is_empty() && !name.ends_with('.') && name.bytes().all(is_plain),
     };
     let digits = port.bytes().all(|byte| byte.is_ascii_digit());
     let good_port = port.is_empty() || (digits && port.parse::<u16>().is_ok());

@@ -24,7 +24,7 @@ use crate::proxy::body::capture::Capture;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::source::{BodyFailure, ReplaySource};
 use crate::proxy::boxed::shared;
-use crate::proxy::h1::DropReason;
+use crate::proxy::h1::{DropReason, give_back};
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::refusal::Refusal;
 use crate::proxy::message::refused_head::RefusedHead;
@@ -288,6 +288,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         self.deliver();
+        give_back(std::mem::take(&mut self.headers));
         self.site.core.end();
     }
 }

@@ -1,6 +1,5 @@
 //! A connection that is lent to one request: all of it (HTTP/1.1), or one stream (HTTP/2).
 
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -172,27 +171,37 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the response to the request that was handed over. Interim responses go to `interim`.
-    pub(crate) async fn response(
-        self,
+    /// Waits for the response to the request that was handed over, and takes the connection out of `waiting` then. Interim
+    /// responses go to `interim`. Pending for ever if there is no connection.
+    pub(crate) fn poll_response(
+        waiting: &mut Option<Self>,
+        cx: &mut Context<'_>,
         interim: InterimSink<'_>,
-    ) -> Result<UpstreamResponse, Box<SendError>> {
-        match self {
-            Self::Http1(mut lease) => match poll_fn(|cx| lease.conn.poll_answer(cx, interim)).await
-            {
-                Ok(h1::ResponseHead { status, reason, fields }) => {
-                    let body = ResponseSource::Http1(lease);
-                    Ok(UpstreamResponse { status, reason, fields, body })
-                }
-                Err(error) => Err(Box::new(lease.failed(error))),
-            },
-            Self::Http2(mut shared) => match poll_fn(|cx| shared.poll_answer(cx, interim)).await {
-                Ok((h1::ResponseHead { status, reason, fields }, incoming)) => {
-                    let body = shared.body(incoming, status);
-                    Ok(UpstreamResponse { status, reason, fields, body })
-                }
-                Err(not_sent) => Err(Box::new(shared.failed(not_sent))),
-            },
+    ) -> Poll<Result<UpstreamResponse, Box<SendError>>> {
+        match waiting {
+            Some(Self::Http1(lease)) => {
+                let answered = ready!(lease.conn.poll_answer(cx, interim));
+                let Some(Self::Http1(lease)) = waiting.take() else { return Poll::Pending };
+                Poll::Ready(match answered {
+                    Ok(h1::ResponseHead { status, reason, fields }) => {
+                        let body = ResponseSource::Http1(lease);
+                        Ok(UpstreamResponse { status, reason, fields, body })
+                    }
+                    Err(error) => Err(Box::new(lease.failed(error))),
+                })
+            }
+            Some(Self::Http2(shared)) => {
+                let answered = ready!(shared.poll_answer(cx, interim));
+                let Some(Self::Http2(shared)) = waiting.take() else { return Poll::Pending };
+                Poll::Ready(match answered {
+                    Ok((h1::ResponseHead { status, reason, fields }, incoming)) => {
+                        let body = shared.body(incoming, status);
+                        Ok(UpstreamResponse { status, reason, fields, body })
+                    }
+                    Err(not_sent) => Err(Box::new(shared.failed(not_sent))),
+                })
+            }
+            None => Poll::Pending,
         }
     }
 }

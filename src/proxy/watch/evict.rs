@@ -82,13 +82,13 @@ fn close(open: &OpenConnection) {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::Registration;
+    use super::super::registration::Registration;
     use super::*;
 
-    type Held<'a> = (Arc<ConnectionState>, Registration<'a>, tokio::task::JoinHandle<()>);
+    type Held = (Arc<ConnectionState>, Registration, tokio::task::JoinHandle<()>);
 
     /// A connection that never ends by itself.
-    fn open(connections: &Connections) -> Held<'_> {
+    fn open(connections: &Connections) -> Held {
         let (state, registered) = connections.register(None);
         let task = tokio::spawn(std::future::pending());
         registered.closed_by(task.abort_handle());

@@ -12,10 +12,10 @@ pub(crate) mod busy;
 mod by_number;
 mod evict;
 mod pace;
+mod registration;
 mod taken;
 pub(crate) mod write_watch;
 
-use std::collections::HashMap;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,8 +26,8 @@ use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
 use self::alarms::Alarms;
-use self::by_number::ByNumber;
 use self::pace::Pace;
+use self::registration::{OpenConnection, OpenConnections, Registration};
 use self::taken::TakenBytes;
 use crate::proxy::io::acked::Addresses;
 use crate::proxy::settings::{Limits, MinimumRate};
@@ -90,26 +90,13 @@ pub(crate) struct Timeouts {
 /// All connections of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
-    open: Mutex<HashMap<u64, OpenConnection, ByNumber>>,
+    open: Arc<OpenConnections>,
     /// Which of them to close for others, the longest idle last.
     longest: Mutex<Vec<evict::Candidate>>,
     next: AtomicU64,
     tick: Arc<AtomicU32>,
     /// How many bytes of unfinished heads they hold.
     heads: Arc<AtomicU64>,
-}
-
-#[derive(Debug)]
-struct OpenConnection {
-    state: Arc<ConnectionState>,
-    task: Option<AbortHandle>,
-    taken: TakenBytes,
-}
-
-/// One entry of [`Connections`], removed when dropped.
-pub(super) struct Registration<'a> {
-    connections: &'a Connections,
-    key: u64,
 }
 
 impl Timeouts {
@@ -367,33 +354,22 @@ impl Connections {
         }
     }
 
+    /// Allows the watch to close the connection with this number as [`Registration::closed_by`] does.
+    pub(super) fn closed_by(&self, number: u64, task: AbortHandle) {
+        registration::closed_by(&self.open, number, task);
+    }
+
     /// Adds a connection. If its `addresses` are known, the system is asked how much of an answer the client takes.
     pub(super) fn register(
         &self,
         addresses: Option<Addresses>,
-    ) -> (Arc<ConnectionState>, Registration<'_>) {
+    ) -> (Arc<ConnectionState>, Registration) {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         let state = Arc::new(ConnectionState::new(Arc::clone(&self.tick), Arc::clone(&self.heads)));
         let taken = TakenBytes::of(addresses);
         let open = OpenConnection { state: Arc::clone(&state), task: None, taken };
         lock(&self.open).insert(key, open);
-        let registered = Registration { connections: self, key };
-        (state, registered)
-    }
-}
-
-impl Registration<'_> {
-    /// Allows the watch to close the connection by aborting this task, which serves nothing else.
-    pub(super) fn closed_by(&self, task: AbortHandle) {
-        if let Some(open) = lock(&self.connections.open).get_mut(&self.key) {
-            open.task = Some(task);
-        }
-    }
-}
-
-impl Drop for Registration<'_> {
-    fn drop(&mut self) {
-        lock(&self.connections.open).remove(&self.key);
+        (state, Registration::new(Arc::clone(&self.open), key))
     }
 }
 

@@ -220,14 +220,17 @@ fn append_text(text: &str, out: &mut Vec<u8>) {
 
 /// Whether a text stands in JSON as it is. It is looked at eight bytes at a time.
 fn is_plain(text: &[u8]) -> bool {
-    let (words, rest) = text.as_chunks::<8>();
-    let mut last = [b'-'; 8];
-    for (place, byte) in last.iter_mut().zip(rest) {
+    let escape = |word: &[u8; 8]| to_escape(u64::from_le_bytes(*word));
+    // The last word covers what is left over.
+    if let Some(last) = text.last_chunk() {
+        let (words, _) = text.as_chunks();
+        return words.iter().fold(escape(last), |found, word| found | escape(word)) == 0;
+    }
+    let mut padded = [b'-'; 8];
+    for (place, byte) in padded.iter_mut().zip(text) {
         *place = *byte;
     }
-    let words = words.iter().copied().chain([last]);
-    let escaped = words.fold(0, |found, word| found | to_escape(u64::from_le_bytes(word)));
-    escaped == 0
+    escape(&padded) == 0
 }
 
 /// Has the highest bit of a byte set if this byte, or one before it, is a control character, a quotation mark or a

@@ -181,7 +181,15 @@ const CRATES: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["src/proxy/tls/"]),
     ("rustls_native_certs", &["src/proxy/tls/"]),
     ("x509_cert", &["src/proxy/tls/"]),
-    ("rustix", &["src/proxy/io/acked.rs", "src/proxy/io/splice.rs", "src/system/"]),
+    (
+        "rustix",
+        &[
+            "src/proxy/io/acked.rs",
+            "src/proxy/io/socket.rs",
+            "src/proxy/io/splice.rs",
+            "src/system/",
+        ],
+    ),
     ("prometheus", &["src/telemetry/"]),
 ];
 

@@ -13,7 +13,7 @@ use super::answer::{self, AnswerContext};
 use super::{AfterAnswer, Http1Session};
 use crate::proxy::answer::body::AnswerBody;
 use crate::proxy::client::tunnel::Tunnel;
-use crate::proxy::h1::{BodyWriteError, BodyWriter, Framing, WriteBuffer, WrongLength};
+use crate::proxy::h1::{BodyWriteError, BodyWriter, Framing, WriteBuffer, WrongLength, give_back};
 use crate::proxy::io::Io;
 use crate::proxy::io::splice::{self, CorkedSocket, Pipe};
 use crate::proxy::request::flight::Flight;
@@ -51,6 +51,7 @@ impl Http1Session {
         self.output.reserve(128 + 48 * parts.headers.len(), length);
         let (out, reason) = (self.output.text(), body.reason());
         let (framing, keeps) = answer::head(out, &parts, reason, length, asking, clock);
+        give_back(parts.headers);
         if framing == Framing::UntilClose {
             self.break_at_end(true);
         }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use http::Method;
 use http::uri::Scheme;
@@ -13,7 +14,7 @@ use super::chosen::Chosen;
 use super::compose::{BodySource, compose, is_own};
 use super::judge::Judged;
 use super::params::Params;
-use super::send::NoResponse;
+use super::send::{NoResponse, Waiting};
 use crate::language::outcome::Failure;
 use crate::language::provider::{Answer, Destination, Dispatch, Role};
 use crate::language::value::Value;
@@ -47,6 +48,57 @@ pub(super) struct Attempt<'a> {
     pub(super) progress: UploadProgress,
     /// The span that the upstream sees as its caller.
     pub(super) span: Option<SpanId>,
+}
+
+/// An attempt whose request was handed to a connection, to its end. Not an `async` block, which would be larger: every
+/// request carries one.
+struct Over<'a> {
+    /// While the response is awaited.
+    waiting: Option<(Waiting, Attempt<'a>)>,
+    /// While something rare goes on instead, in a box of its own.
+    rare: Option<Running<'a>>,
+}
+
+impl<'a> Over<'a> {
+    fn new(attempt: Attempt<'a>, connection: Connection) -> Self {
+        let waiting = Waiting::new(connection, &attempt);
+        Self { waiting: Some((waiting, attempt)), rare: None }
+    }
+
+    /// Goes on with what `rest` makes of the attempt.
+    fn go_on<F>(&mut self, rest: impl FnOnce(Attempt<'a>) -> F)
+    where
+        F: Future<Output = Answer> + Send + 'a,
+    {
+        if let Some((_, attempt)) = self.waiting.take() {
+            self.rare = Some(Box::pin(rest(attempt)));
+        }
+    }
+}
+
+impl Future for Over<'_> {
+    type Output = Answer;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Answer> {
+        let this = self.get_mut();
+        if let Some((waiting, attempt)) = &mut this.waiting {
+            match ready!(attempt.poll_response(waiting, cx)) {
+                Ok(answered) => match attempt.got(answered) {
+                    Judged::Done(answer) => return Poll::Ready(answer),
+                    Judged::Unread(unread) => {
+                        this.go_on(|attempt| async move { attempt.read_on(*unread).await });
+                    }
+                },
+                Err(lost) => {
+                    this.go_on(|attempt| async move { attempt.failed_over(lost).await });
+                }
+            }
+        }
+        match &mut this.rare {
+            Some(rest) => rest.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
 }
 
 /// A running attempt.
@@ -118,7 +170,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
         return pinned(|| attempt.over_new(outgoing, body));
     };
     match attempt.hand_over(&mut connection, (outgoing, body), dispatch.attempt.begun) {
-        Ok(()) => pinned(|| attempt.over(connection)),
+        Ok(()) => pinned(|| Over::new(attempt, connection)),
         Err(lost) => Box::pin(async move { attempt.lost(lost).await }),
     }
 }
@@ -142,18 +194,6 @@ impl Attempt<'_> {
         Wanted { endpoint: self.endpoint.get(), ends, waits: self.endpoint.waits() }
     }
 
-    /// Finishes an attempt whose request was handed to an idle connection.
-    async fn over(self, connection: Connection) -> Answer {
-        match self.response(connection).await {
-            Ok(answered) => match self.got(answered) {
-                Judged::Done(answer) => answer,
-                Judged::Reading(reading) => reading.await,
-            },
-            // Boxed, like everything rare, so that the common case does not carry its size.
-            Err(lost) => Box::pin(self.failed_over(lost)).await,
-        }
-    }
-
     /// Makes or waits for a connection first.
     async fn over_new(self, outgoing: RequestHead<'_>, body: BodySource) -> Answer {
         let sent = match Box::pin(self.connection()).await {
@@ -164,7 +204,7 @@ impl Attempt<'_> {
             Err(lost) => Err(lost),
         };
         match sent {
-            Ok(connection) => self.over(connection).await,
+            Ok(connection) => Over::new(self, connection).await,
             Err(lost) => Box::pin(self.lost(lost)).await,
         }
     }
@@ -178,7 +218,7 @@ impl Attempt<'_> {
         match answered {
             Ok(answered) => match self.got(answered) {
                 Judged::Done(answer) => answer,
-                Judged::Reading(reading) => reading.await,
+                Judged::Unread(unread) => self.read_on(*unread).await,
             },
             Err(lost) => self.lost(lost).await,
         }

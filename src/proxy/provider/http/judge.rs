@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body::Body as _;
 
 use super::answer::Destination;
-use super::attempt::{Attempt, Running};
+use super::attempt::Attempt;
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::provider::{Answer, Role};
 use crate::language::value::Value;
@@ -29,11 +29,20 @@ use crate::proxy::upstream::connection::{ResponseSource, UpstreamResponse};
 use crate::telemetry::metrics::BodyUse;
 
 /// What becomes of a response.
-pub(super) enum Judged<'a> {
+pub(super) enum Judged {
     /// Its Result.
     Done(Answer),
-    /// Its Result depends on more than the head.
-    Reading(Running<'a>),
+    /// Its Result depends on more than the head: see [`Attempt::read_on`].
+    Unread(Box<UnreadResponse>),
+}
+
+/// A response of which more than the head is needed.
+pub(super) struct UnreadResponse {
+    at: Destination,
+    line: StatusLine,
+    fields: HeaderMap,
+    body: Box<ResponseBody>,
+    grpc: bool,
 }
 
 /// A response, as far as it was read.
@@ -66,7 +75,7 @@ fn is_faulty(status: StatusCode) -> bool {
 
 impl Attempt<'_> {
     /// Handles a response.
-    pub(super) fn got(&self, answered: UpstreamResponse) -> Judged<'_> {
+    pub(super) fn got(&self, answered: UpstreamResponse) -> Judged {
         let UpstreamResponse { status, reason, mut fields, body } = answered;
         let at = Destination { reused: body.reused(), status: Some(status) };
         if status == StatusCode::SWITCHING_PROTOCOLS {
@@ -94,7 +103,8 @@ impl Attempt<'_> {
         let body = boxed(|| ResponseBody::new(body, self.progress.clone(), idle));
         let (grpc, line) = (self.is_grpc(status, &fields), StatusLine { status, reason });
         if grpc || self.exchange.route.facts.reads_response {
-            return Judged::Reading(Box::pin(self.got_to_read(at, line, fields, body, grpc)));
+            let unread = UnreadResponse { at, line, fields, body, grpc };
+            return Judged::Unread(Box::new(unread));
         }
         let payload = Payload::Stream(body);
         let received = ReadResponse { line, fields, payload, value: None, ended: None };
@@ -102,14 +112,8 @@ impl Attempt<'_> {
     }
 
     /// Handles a response of which more than the head is needed.
-    async fn got_to_read(
-        &self,
-        at: Destination,
-        line: StatusLine,
-        fields: HeaderMap,
-        mut body: Box<ResponseBody>,
-        grpc: bool,
-    ) -> Answer {
+    pub(super) async fn read_on(&self, unread: UnreadResponse) -> Answer {
+        let UnreadResponse { at, line, fields, mut body, grpc } = unread;
         let ended = if grpc { peek(&mut body, &fields).await } else { None };
         if !self.exchange.route.facts.reads_response {
             let payload = Payload::Stream(body);

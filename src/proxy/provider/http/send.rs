@@ -5,10 +5,9 @@
 //! its method is idempotent (RFC 9112 §9.3.1). This is counted and logged, but it is not an attempt of a Retry. In
 //! HTTP/2 the upstream may say that it has not processed a request. That counts as if nothing had been written.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use tokio::time::Instant;
 
@@ -44,6 +43,24 @@ pub(super) enum NoResponse {
     Compose(Box<Failure>),
 }
 
+/// A response that is awaited.
+pub(super) struct Waiting {
+    /// On which connection; `None` once it is there.
+    connection: Option<Connection>,
+    /// Whether that had carried another request before.
+    reused: bool,
+    /// Whether the whole request was sent.
+    sent: bool,
+}
+
+impl Waiting {
+    /// For the response to the request that `attempt` has handed to `connection`.
+    pub(super) fn new(connection: Connection, attempt: &Attempt<'_>) -> Self {
+        let (reused, sent) = (connection.reused(), attempt.progress.finished());
+        Self { connection: Some(connection), reused, sent }
+    }
+}
+
 impl Attempt<'_> {
     /// A connection for the request, idle or new.
     pub(super) async fn connection(&self) -> Result<Connection, NoResponse> {
@@ -71,35 +88,37 @@ impl Attempt<'_> {
         sent.map_err(|NoSuchTarget| NoResponse::Target)
     }
 
-    /// Waits for the response to the request that was handed over.
+    /// Waits for the response to the request that was handed over to `connection`.
     pub(super) async fn response(
         &self,
         connection: Connection,
     ) -> Result<UpstreamResponse, NoResponse> {
-        let reused = connection.reused();
+        let mut waiting = Waiting::new(connection, self);
+        poll_fn(|cx| self.poll_response(&mut waiting, cx)).await
+    }
+
+    /// Ready with the response, or with the reason why there is none.
+    pub(super) fn poll_response(
+        &self,
+        waiting: &mut Waiting,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<UpstreamResponse, NoResponse>> {
+        let Waiting { connection, reused, sent } = waiting;
         let mut interim = |answer: h1::ResponseHead| self.interim(&answer);
-        let mut response = pin!(connection.response(&mut interim));
-        let mut sent = self.progress.finished();
-        poll_fn(|cx| {
-            if let Poll::Ready(response) = response.as_mut().poll(cx) {
-                return Poll::Ready(response.map_err(NoResponse::Send));
-            }
-            let past = self.dispatch.destination.is_past();
-            if sent {
-                return if past {
-                    Poll::Ready(Err(NoResponse::Late { reused }))
-                } else {
-                    Poll::Pending
-                };
-            }
-            // The time is that of the upstream, not of a client that is still sending.
-            sent = self.progress.finished();
-            if sent || past {
-                self.bound_response(Instant::now());
-            }
-            Poll::Pending
-        })
-        .await
+        if let Poll::Ready(response) = Connection::poll_response(connection, cx, &mut interim) {
+            return Poll::Ready(response.map_err(NoResponse::Send));
+        }
+        let past = self.dispatch.destination.is_past();
+        if *sent {
+            let late = || Err(NoResponse::Late { reused: *reused });
+            return if past { Poll::Ready(late()) } else { Poll::Pending };
+        }
+        // The time is that of the upstream, not of a client that is still sending.
+        *sent = self.progress.finished();
+        if *sent || past {
+            self.bound_response(Instant::now());
+        }
+        Poll::Pending
     }
 
     /// Has the attempt polled when it has waited for the head of its response as long as it may, from `now` on.

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use httparse::{Error, Header, ParserConfig, Response, Status};
 
-use crate::proxy::h1::{Decoder, FieldRules, HeadFields, Malformed, read};
+use crate::proxy::h1::{
+    Decoder, FieldRules, HeadFields, Malformed, PlainFields, first_line, plain_fields, read,
+};
 use crate::proxy::settings::HeadLimits;
 
 /// This many fields are parsed on the stack.
@@ -30,6 +32,40 @@ pub(super) struct Head {
 /// Parses the head at the start of `bytes`. Also returns its length. `None` if it is incomplete. `bodiless`:
 /// the response answers a HEAD.
 pub(super) fn parse(
+    bytes: &Bytes,
+    bodiless: bool,
+    heads: HeadLimits,
+) -> Result<Option<(Head, usize)>, Malformed> {
+    match plain(bytes, bodiless, heads) {
+        Some(read) => Ok(Some(read)),
+        None => general(bytes, bodiless, heads),
+    }
+}
+
+/// The same for a plain head: `None` if it is none, or is malformed.
+fn plain(bytes: &Bytes, bodiless: bool, heads: HeadLimits) -> Option<(Head, usize)> {
+    let (line, next) = first_line(bytes)?;
+    let (version, line) = line.split_first_chunk()?;
+    let old = match version {
+        b"HTTP/1.1 " => false,
+        b"HTTP/1.0 " => true,
+        _ => return None,
+    };
+    let (status, reason) = line.split_at_checked(3)?;
+    let status = StatusCode::from_bytes(status).ok()?;
+    if reason.strip_prefix(b" ")? != status.canonical_reason()?.as_bytes() {
+        return None;
+    }
+    let PlainFields { fields, said, end } = plain_fields(bytes, next, heads.fields)?;
+    if end > heads.size {
+        return None;
+    }
+    let head = whole((status, None, old), (fields, &said), bodiless, heads).ok()?;
+    Some((head, end))
+}
+
+/// The same for any head.
+fn general(
     bytes: &Bytes,
     bodiless: bool,
     heads: HeadLimits,
@@ -72,12 +108,24 @@ fn parse_in<'a>(
     let reason = reason(bytes, size, status)?;
     let old = response.version == Some(0);
     let (fields, said) = read(bytes, response.headers, 0)?;
+    let head = whole((status, reason, old), (fields, &said), bodiless, heads)?;
+    Ok(Some((head, size)))
+}
+
+/// The head of a response with this line and these fields.
+#[inline]
+fn whole(
+    (status, reason, old): (StatusCode, Option<Bytes>, bool),
+    (fields, said): (HeaderMap, &HeadFields),
+    bodiless: bool,
+    heads: HeadLimits,
+) -> Result<Head, Malformed> {
     let mut head = Head { status, reason, fields, body: Decoder::NONE, keep: said.keeps(old) };
     if !status.is_informational() {
-        head.body = framing(&said, status, bodiless, heads)?;
+        head.body = framing(said, status, bodiless, heads)?;
         head.keep &= !matches!(head.body, Decoder::UntilClose);
     }
-    Ok(Some((head, size)))
+    Ok(head)
 }
 
 /// The reason phrase of a head of this size, if it is not the usual one. Also checks the ends of the first line and of
@@ -107,5 +155,91 @@ fn framing(
         (Some(true), None) => Ok(Decoder::chunked(FieldRules::of_response(heads))),
         (None, Some(length)) => Ok(Decoder::Length(length)),
         (Some(false) | None, None) => Ok(Decoder::UntilClose),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    fn first() -> impl Strategy<Value = &'static str> {
+        select(vec![
+            "HTTP/1.1 200 OK",
+            "HTTP/1.1 404 Not Found",
+            "HTTP/1.0 200 OK",
+            "HTTP/1.1 200 Fine",
+            "HTTP/1.1 200 ",
+            "HTTP/1.1 200",
+            "HTTP/1.1  200 OK",
+            "HTTP/1.1 200  OK",
+            "HTTP/1.1 099 No",
+            "HTTP/1.1 999 ",
+            "HTTP/1.1 100 Continue",
+            "HTTP/1.1 204 No Content",
+            "HTTP/1.1 2000 OK",
+            "HTTP/2 200 OK",
+            " HTTP/1.1 200 OK",
+        ])
+    }
+
+    fn field() -> impl Strategy<Value = String> {
+        let names = select(vec![
+            "Server",
+            "X-A",
+            "",
+            "X Y",
+            "Content-Length",
+            "Transfer-Encoding",
+            "Connection",
+            "Accept ",
+            " Accept",
+        ]);
+        let values = select(vec!["b", "", "1", "1, 1", "chunked", "close", "a\rb", "é", "  c\t "]);
+        (names, select(vec![":", ": ", " :"]), values)
+            .prop_map(|(name, colon, value)| format!("{name}{colon}{value}"))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+        /// What is read of a plain head is what the general parser reads of it, also when its lines are known.
+        #[test]
+        fn a_plain_head_means_what_it_means_to_the_parser(
+            first in first(),
+            fields in prop::collection::vec(field(), 0..5),
+            ends in prop::collection::vec(select(vec!["\r\n", "\r\n", "\r\n", "\r\n", "\n"]), 7),
+            (size, most) in (select(vec![30, 4000]), select(vec![1, 100])),
+            (bodiless, cut) in (any::<bool>(), 0..200_usize),
+        ) {
+            let lines = std::iter::once(first).chain(fields.iter().map(String::as_str)).chain([""]);
+            let head: String = lines.zip(ends).flat_map(|(line, end)| [line, end]).collect();
+            let mut bytes = format!("{head}body").into_bytes();
+            if cut < 60 {
+                bytes.truncate(bytes.len().saturating_sub(cut));
+            }
+            let (bytes, heads) = (Bytes::from(bytes), HeadLimits { size, fields: most });
+            for _ in 0..3 {
+                if let Some(read) = plain(&bytes, bodiless, heads) {
+                    let wanted = general(&bytes, bodiless, heads);
+                    prop_assert_eq!(format!("{:?}", Ok::<_, Malformed>(Some(read))), format!("{wanted:?}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn usual_heads_are_plain() {
+        let heads = HeadLimits { size: 4000, fields: 100 };
+        for head in [
+            "HTTP/1.1 200 OK\r\nServer: a\r\nContent-Type: text/plain\r\nContent-Length: 4\r\n\r\n",
+            "HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.0 503 Service Unavailable\r\n\r\n",
+        ] {
+            let bytes = Bytes::from(format!("{head}body"));
+            for _ in 0..4 {
+                assert_eq!(plain(&bytes, false, heads).unwrap().1, head.len());
+            }
+        }
     }
 }

@@ -40,7 +40,7 @@ use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::h1::{
     BodyWriteError, BodyWriter, Decoded, Decoder, Error, Framing, Malformed, ReadBuffer,
-    WriteBuffer,
+    WriteBuffer, has_line,
 };
 use crate::proxy::io::Io;
 use crate::proxy::io::failed_write::FailedWrite;
@@ -295,7 +295,7 @@ impl Http1Connection {
             // A head ends with a line, and every mistake in it, except its size, is in a complete line.
             let read = self.input.bytes();
             let more = read.get(before..).unwrap_or_default();
-            if !more.contains(&b'\n') && read.len() <= self.heads.size {
+            if !has_line(more) && read.len() <= self.heads.size {
                 continue;
             }
             let unread = read.len();

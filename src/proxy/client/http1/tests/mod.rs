@@ -19,7 +19,8 @@ use tokio::io::{DuplexStream, duplex};
 use super::*;
 use crate::proxy::settings::Limits;
 
-fn limits() -> Limits {
+/// The limits of a listener in these tests.
+pub(super) fn limits() -> Limits {
     Limits {
         cleanup: Duration::MAX,
         head_timeout: Duration::MAX,
