@@ -4,10 +4,12 @@
 //! (`src/bin/drive.rs`) run the same code.
 
 mod chunked;
+mod frames;
 mod heads;
 mod targets;
 
 pub use chunked::chunked_body;
+pub use frames::{h2_frames, seeds as frame_seeds};
 pub use heads::answer_head;
 pub use targets::request_target;
 
@@ -35,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All of them.
-pub const TARGETS: [Target; 13] = [
+pub const TARGETS: [Target; 14] = [
     ("definition", definition),
     ("expression", expression),
     ("duration", duration),
@@ -45,6 +47,7 @@ pub const TARGETS: [Target; 13] = [
     ("config", config),
     ("request_head", request_head),
     ("response_head", response_head),
+    ("h2_frames", h2_frames),
     ("request_target", request_target),
     ("chunked_body", chunked_body),
     ("answer_head", answer_head),

@@ -252,6 +252,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "request_target" => found.extend(PATHS.iter().map(|text| text.as_bytes().to_vec())),
         "chunked_body" => found.extend(CHUNKS.iter().map(|text| text.as_bytes().to_vec())),
         "proxy_header" => found.extend(PROXY_HEADERS.iter().map(|bytes| bytes.to_vec())),
+        "h2_frames" => found.extend(mwl_proxy_fuzz::frame_seeds()),
         "answer_head" => found.extend(HEADS.iter().map(|text| text.as_bytes().to_vec())),
         "response_head" => found.extend(ANSWERS.iter().map(|text| text.as_bytes().to_vec())),
         "config" => files(&root.join("config"), "", &mut found),

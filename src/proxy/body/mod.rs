@@ -41,12 +41,12 @@ pub enum BodyError {
     /// A later attempt has taken the request body over, or nobody wants the response any more. An HTTP/2
     /// upstream gets this error's source as the reason.
     #[error("this attempt's request is abandoned")]
-    Abandoned(#[source] h2::Error),
+    Abandoned(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// The next frame of `body` that is not empty.
 ///
-/// HTTP/2 bodies often end with an empty DATA frame, which the library returns before it reports the end. Such
+/// HTTP/2 bodies often end with an empty DATA frame, which is returned before the end. Such
 /// a frame must not be passed on: it carries nothing and ends nothing, and receivers count such frames and
 /// close a connection that sends too many.
 pub(crate) fn poll_frame<B>(

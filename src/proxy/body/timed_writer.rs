@@ -8,12 +8,11 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::{Reason, SendStream};
 use http_body::Body;
 
 use super::stall::StallTimer;
 use super::window_stall::WindowStall;
-use crate::proxy::h2::{BodyWriteError, BodyWriter, Traffic};
+use crate::proxy::h2::{BodyWriteError, BodyWriter, Reason, SendStream, Traffic};
 use crate::proxy::settings::BodyPatience;
 
 /// A body that is being sent on a stream.
@@ -43,7 +42,7 @@ impl<B: Body<Data = Bytes> + Unpin> TimedWriter<B> {
     /// Sends `body` on `stream`, after its head. The other side may keep its window closed as long as
     /// `patience` says.
     pub(crate) fn new(
-        stream: SendStream<Bytes>,
+        stream: SendStream,
         body: B,
         patience: impl Into<BodyPatience>,
         traffic: &Arc<Traffic>,
@@ -69,7 +68,7 @@ impl<B: Body<Data = Bytes> + Unpin> TimedWriter<B> {
         self.writer.reset(reason);
     }
 
-    /// Continues. Ready when everything was handed to the library, including the end.
+    /// Continues. Ready when everything was handed over, including the end.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,

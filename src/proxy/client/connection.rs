@@ -7,6 +7,7 @@ use tokio::task::AbortHandle;
 
 use super::http1::{Http1Session, SessionEnd};
 use super::http2;
+use crate::proxy::h2;
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::{Negotiated, Peer};
 use crate::proxy::io::prefixed::PrefixedIo;

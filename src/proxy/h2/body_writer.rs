@@ -1,21 +1,21 @@
 //! Sends the body of a message.
 //!
-//! The library never gets more than the other side's window allows. What waits for the window waits here, at most one piece
+//! The stream never gets more than the other side's window allows. What waits for the window waits here, at most one piece
 //! of the body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::{Reason, SendStream};
 use http_body::Body;
 
 use super::WINDOW;
+use super::wire::{self, Reason, SendStream};
 
 /// A body that is being sent on a stream.
 #[derive(Debug)]
 pub(crate) struct BodyWriter<B> {
-    stream: SendStream<Bytes>,
+    stream: SendStream,
     body: B,
     /// Was read from the body and waits for the window.
     piece: Bytes,
@@ -34,7 +34,7 @@ pub(crate) enum BodyWriteError<E> {
 
 impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
     /// Sends `body` on `stream`, after its head.
-    pub(crate) const fn new(stream: SendStream<Bytes>, body: B) -> Self {
+    pub(crate) const fn new(stream: SendStream, body: B) -> Self {
         Self { stream, body, piece: Bytes::new(), taken: 0 }
     }
 
@@ -53,7 +53,7 @@ impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
         self.stream.send_reset(reason);
     }
 
-    /// Continues. Ready when everything was handed to the library, including the end.
+    /// Continues. Ready when everything was handed over, including the end.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -112,8 +112,8 @@ impl<B: Body<Data = Bytes> + Unpin> BodyWriter<B> {
     }
 }
 
-impl<E> From<h2::Error> for BodyWriteError<E> {
-    fn from(_ended: h2::Error) -> Self {
+impl<E> From<wire::Error> for BodyWriteError<E> {
+    fn from(_ended: wire::Error) -> Self {
         Self::Stream
     }
 }

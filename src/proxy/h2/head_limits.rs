@@ -3,10 +3,8 @@
 //! They apply to the message, and so are the same in both protocols. They do not depend on how HTTP/2 sends it: in how many
 //! pieces a cookie comes, or that HTTP/2 adds 32 bytes to the size of each field.
 //!
-//! The library has a limit of its own. It drops the fields beyond it, and does not report that for trailers. Its limit is
-//! therefore so much higher that a message from which it drops fields always exceeds ours. Such a message is noticed by
-//! the size of its header block ([`guard`](super::guard)): the fields that the library keeps in its table have at most 4 KiB, and
-//! each other character takes at least 5 bits on the wire.
+//! What is read of a header block has another limit ([`HeadLimits::list_size`]), which a message within ours never
+//! exceeds: its fields are not even kept beyond it.
 
 use http::HeaderMap;
 
@@ -14,11 +12,11 @@ use crate::proxy::settings::HeadLimits;
 
 /// What a field counts beside its name and value: `: ` and the end of the line.
 const LINE: usize = 4;
-/// The library's limit is this many times the size,
+/// A header block is read up to this many times the size,
 const TIMES: usize = 3;
 /// plus this for each field, which HTTP/2 counts (RFC 9113 §10.5.1),
 const EACH_FIELD: usize = 32;
-/// plus this for its table of fields.
+/// plus this for what repeats the table of fields.
 const TABLE: usize = 8 * 1024;
 
 /// Which limit a head exceeds.
@@ -33,7 +31,7 @@ pub(crate) enum OverLimit {
 }
 
 impl HeadLimits {
-    /// The library's limit, which is sent as `SETTINGS_MAX_HEADER_LIST_SIZE`.
+    /// How large a list of fields is read. It is sent as `SETTINGS_MAX_HEADER_LIST_SIZE`.
     pub(crate) fn list_size(self) -> u32 {
         let fields = self.fields.saturating_mul(EACH_FIELD).saturating_add(TABLE);
         let size = self.size.saturating_mul(TIMES).saturating_add(fields);

@@ -4,17 +4,15 @@
 //! `NO_ERROR`. The window reopens as the body is read, and not earlier.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use h2::RecvStream;
 use http::HeaderMap;
 use http::header;
 use http_body::{Body, Frame, SizeHint};
 
 use super::head_limits::OverLimit;
-use super::traffic::Traffic;
+use super::wire::{self, RecvStream};
 use crate::proxy::settings::HeadLimits;
 
 /// The body that follows a head.
@@ -25,11 +23,10 @@ pub(crate) struct Incoming {
     left: Option<u64>,
     /// Whether only trailers can follow.
     data_ended: bool,
-    /// Whether all of it was received and read. Once it is, the library need not be asked.
+    /// Whether all of it was received and read. Once it is, the stream need not be asked.
     ended: bool,
     /// The limits of the trailers.
     limits: HeadLimits,
-    traffic: Arc<Traffic>,
 }
 
 /// Why a body is incomplete.
@@ -37,7 +34,7 @@ pub(crate) struct Incoming {
 pub(crate) enum Error {
     /// The stream or its connection ended early.
     #[error(transparent)]
-    Stream(#[from] h2::Error),
+    Stream(wire::Error),
     /// The trailers exceed a limit.
     #[error("the trailers are too large")]
     Trailers(#[source] OverLimit),
@@ -48,17 +45,12 @@ pub(crate) enum Error {
 
 impl Incoming {
     /// The body on `stream` that follows a head with these `fields`.
-    pub(crate) fn new(
-        stream: RecvStream,
-        fields: &HeaderMap,
-        limits: HeadLimits,
-        traffic: Arc<Traffic>,
-    ) -> Self {
+    pub(crate) fn new(stream: RecvStream, fields: &HeaderMap, limits: HeadLimits) -> Self {
         let said = fields.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
         let left = said.and_then(|length| length.parse().ok());
         let ended = stream.is_end_stream();
         let left = if ended { Some(0) } else { left };
-        Self { stream, left, data_ended: false, ended, limits, traffic }
+        Self { stream, left, data_ended: false, ended, limits }
     }
 
     /// Whether all of it was received and read.
@@ -71,22 +63,26 @@ impl Incoming {
         self.left
     }
 
-    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
+    fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, wire::Error>>> {
         let polled = ready!(self.stream.poll_data(cx));
         if let Some(Ok(data)) = &polled {
-            // This cannot fail: the bytes were within the window.
-            let _released = self.stream.flow_control().release_capacity(data.len());
+            self.stream.release_capacity(data.len());
             self.left = self.left.map(|left| left.saturating_sub(data.len() as u64));
             self.ended = self.stream.is_end_stream();
         }
         Poll::Ready(polled)
     }
 
+    /// Why there are no trailers.
+    fn failed(&self, error: wire::Error) -> Error {
+        if error.is_trailers_too_large() {
+            return Error::Trailers(OverLimit::Size(self.limits.size));
+        }
+        Error::Stream(error)
+    }
+
     /// The `trailers`, if they are complete and within the limits.
     fn checked(&self, trailers: HeaderMap) -> Result<HeaderMap, Error> {
-        if self.traffic.is_large(self.stream.stream_id().as_u32()) {
-            return Err(Error::Trailers(OverLimit::Size(self.limits.size)));
-        }
         self.limits.check(&trailers, 0).map_err(Error::Trailers)?;
         Ok(trailers)
     }
@@ -104,11 +100,12 @@ impl Body for Incoming {
         if !incoming.data_ended {
             match ready!(incoming.poll_data(cx)) {
                 Some(Ok(data)) => return Poll::Ready(Some(Ok(Frame::data(data)))),
-                Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(Error::Stream(error)))),
                 None => incoming.data_ended = true,
             }
         }
-        let trailers = ready!(incoming.stream.poll_trailers(cx))?;
+        let trailers = ready!(incoming.stream.poll_trailers(cx));
+        let trailers = trailers.map_err(|error| incoming.failed(error))?;
         let trailers = trailers.map(|trailers| incoming.checked(trailers));
         Poll::Ready(trailers.map(|trailers| trailers.map(Frame::trailers)))
     }

@@ -5,16 +5,15 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, SendStream};
 use http::{HeaderMap, Response, StatusCode};
 use http_body::{Body as _, Frame};
 
 use super::incoming::{Error, Incoming};
 use super::traffic::Traffic;
+use super::wire::{self, Reason, SendResponse, SendStream};
 use crate::proxy::h1::DropReason;
 
 /// How many bytes of interim responses may wait for a client that reads slowly.
@@ -43,20 +42,18 @@ struct Inner {
 #[derive(Debug)]
 struct Open {
     incoming: Incoming,
-    respond: SendResponse<Bytes>,
-    /// Wakes the session's task.
-    session: Option<Waker>,
+    respond: SendResponse,
 }
 
 impl RequestStream {
     /// The stream that is read by `incoming` and answered by `respond`. `waits`: the client waits for a 100.
     pub(crate) fn new(
         incoming: Incoming,
-        respond: SendResponse<Bytes>,
+        respond: SendResponse,
         waits: bool,
         traffic: Arc<Traffic>,
     ) -> Self {
-        let open = Some(Open { incoming, respond, session: None });
+        let open = Some(Open { incoming, respond });
         let inner = Inner { open, waits, answered: false, pending: 0, flushes: 0, traffic };
         Self(Arc::new(Mutex::new(inner)))
     }
@@ -113,19 +110,15 @@ impl RequestStream {
     }
 
     /// Ready when the stream was reset before the answer has begun.
-    pub(crate) fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<Result<Reason, h2::Error>> {
+    pub(crate) fn poll_reset(&self, cx: &mut Context<'_>) -> Poll<Result<Reason, wire::Error>> {
         match &mut self.lock().open {
-            Some(open) => open.poll_reset(cx),
+            Some(open) => open.respond.poll_reset(cx),
             None => Poll::Ready(Ok(Reason::STREAM_CLOSED)),
         }
     }
 
     /// Sends the head of the answer. `end`: nothing follows it.
-    pub(crate) fn answer(
-        &self,
-        head: Response<()>,
-        end: bool,
-    ) -> Result<SendStream<Bytes>, h2::Error> {
+    pub(crate) fn answer(&self, head: Response<()>, end: bool) -> Result<SendStream, wire::Error> {
         let mut inner = self.lock();
         inner.answered = true;
         match &mut inner.open {
@@ -168,20 +161,7 @@ impl Inner {
 }
 
 impl Open {
-    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<Result<Reason, h2::Error>> {
-        if !self.session.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-            self.session = Some(cx.waker().clone());
-        }
-        self.respond.poll_reset(cx)
-    }
-
-    /// The library would send an interim response even on a stream that was reset.
-    fn inform(&mut self, status: StatusCode, fields: HeaderMap) -> Result<(), h2::Error> {
-        if let Some(waker) = self.session.clone()
-            && let Poll::Ready(reason) = self.respond.poll_reset(&mut Context::from_waker(&waker))
-        {
-            return Err(reason?.into());
-        }
+    fn inform(&mut self, status: StatusCode, fields: HeaderMap) -> Result<(), wire::Error> {
         let mut head = Response::new(());
         *head.status_mut() = status;
         *head.headers_mut() = fields;

@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
@@ -48,15 +47,13 @@ async fn taken<B: Body<Data = Bytes> + Unpin>(body: B) -> Option<(Bytes, Option<
 async fn echoed(request: Made, holds: usize, window: u32) -> Option<(Bytes, Option<HeaderMap>)> {
     let (near, far) = duplex(holds);
     let echo = tokio::spawn(async move {
-        let wire = GuardedIo::of_client(near, HEADS.size);
-        let traffic = wire.traffic();
-        let mut protocol = h2::server::Builder::new();
-        protocol.initial_window_size(WINDOW).max_send_buffer_size(WINDOW as usize);
-        let mut connection = protocol.handshake::<_, Bytes>(wire).await.unwrap();
+        let protocol = Builder::new().initial_window_size(WINDOW);
+        let mut connection =
+            protocol.max_send_buffer_size(WINDOW as usize).serve(near).await.unwrap();
         let mut echoes = tokio::task::JoinSet::new();
         while let Some(Ok((request, mut respond))) = connection.accept().await {
             let (head, stream) = request.into_parts();
-            let incoming = Incoming::new(stream, &head.headers, HEADS, Arc::clone(&traffic));
+            let incoming = Incoming::new(stream, &head.headers, HEADS);
             echoes.spawn(async move {
                 let stream = respond.send_response(Response::new(()), false).unwrap();
                 let mut sending = BodyWriter::new(stream, incoming);
@@ -105,10 +102,8 @@ proptest! {
 /// The other end says `last` in the place of the end of a body: how that is read.
 async fn ends(last: impl FnOnce(&mut h2::SendStream<Bytes>)) -> (Vec<u8>, Result<(), String>) {
     let (near, far) = duplex(1 << 20);
-    let wire = GuardedIo::of_client(near, HEADS.size);
-    let traffic = wire.traffic();
     let client = h2::client::handshake(far);
-    let (client, connection) = tokio::join!(client, h2::server::handshake(wire));
+    let (client, connection) = tokio::join!(client, Builder::new().serve(near));
     let ((mut sender, driver), mut connection) = (client.unwrap(), connection.unwrap());
     let driver = tokio::spawn(driver);
     let mut request = Request::new(());
@@ -118,7 +113,7 @@ async fn ends(last: impl FnOnce(&mut h2::SendStream<Bytes>)) -> (Vec<u8>, Result
     let (request, _respond) = connection.accept().await.unwrap().unwrap();
     let serving = tokio::spawn(async move { while connection.accept().await.is_some() {} });
     let (head, body) = request.into_parts();
-    let mut incoming = Incoming::new(body, &head.headers, HEADS, traffic);
+    let mut incoming = Incoming::new(body, &head.headers, HEADS);
     let mut read = Vec::new();
     let first = incoming.frame().await.unwrap().unwrap().into_data().unwrap();
     read.extend_from_slice(&first);

@@ -269,7 +269,7 @@ fn one_hop_further(fields: &mut HeaderMap) -> bool {
 }
 
 /// The id in the request, or a new one that is added to it. HTTP/2 must not keep it in its table of fields: it comes
-/// once, takes the place of others, and the library compares each new one with all that are there.
+/// once, and takes the place of others.
 fn request_id(site: &WorkerConfig, begun: Instant, headers: &mut HeaderMap) -> HeaderValue {
     let new = || site.core.ids.next(site.core.clock.at(begun).as_nanos());
     match headers.entry(&id::REQUEST_ID) {

@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 
 use bytes::Bytes;
-use h2::RecvStream;
-use h2::server::SendResponse;
 use http::header::CONTENT_LENGTH;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -24,6 +22,7 @@ use super::Stage;
 use super::cue::CallCue;
 use super::record::SentRequest;
 use super::script::{ScriptUse, ScriptedAction};
+use crate::proxy::h2::{self, Builder, RecvStream, SendResponse};
 use crate::proxy::io::wrapped::{Hooks, Wrapped};
 use crate::proxy::settings::{Endpoint, Protocol, Upstream};
 
@@ -108,7 +107,7 @@ async fn answer(
 
 /// The same with HTTP/2.
 async fn serve_http2(far: DuplexStream, line: Arc<ScriptedConnection>) -> Result<(), h2::Error> {
-    let mut connection = h2::server::handshake(far).await?;
+    let mut connection = Builder::new().serve(far).await?;
     while let Some(asked) = connection.accept().await {
         let (request, respond) = asked?;
         tokio::spawn(answer_http2(Arc::clone(&line), request, respond));
@@ -119,12 +118,12 @@ async fn serve_http2(far: DuplexStream, line: Arc<ScriptedConnection>) -> Result
 async fn answer_http2(
     line: Arc<ScriptedConnection>,
     request: Request<RecvStream>,
-    mut respond: SendResponse<Bytes>,
+    mut respond: SendResponse,
 ) -> Result<(), h2::Error> {
     let turn = line.arrived(&request);
     let mut body = request.into_body();
     while let Some(piece) = body.data().await {
-        body.flow_control().release_capacity(piece?.len())?;
+        body.release_capacity(piece?.len());
     }
     let (mut head, body) = play(&line, turn.unwrap_or_default()).await.into_parts();
     if !body.is_empty() {

@@ -2,6 +2,7 @@
 //! benches, which measure the cost of reading, and for fuzz targets.
 
 pub mod alone;
+pub mod http2;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -145,10 +145,6 @@ impl ConnectError {
         Self { cause: Cause::Descriptors, message: message.to_owned() }
     }
 
-    pub(super) fn handshake(error: &::h2::Error) -> Self {
-        Self { cause: Cause::Other, message: format!("gave no connection: {error}") }
-    }
-
     pub(super) fn from_io(error: &io::Error) -> Self {
         use io::ErrorKind as Kind;
         if descriptors::are_exhausted(error) {

@@ -348,13 +348,13 @@ impl Http2Stream {
 
     fn failed(&self, http2::NotSent { error, unsent, heard }: http2::NotSent) -> SendError {
         let ending = FailureKind::of_stream(&error);
+        // Other bytes of a connection that is gone belong to other streams. An upstream that takes no more of the
+        // request, or floods, is there as long as anything arrives.
+        let there = ending == FailureKind::Stalled || error.is_flood();
         if !ending.spares_connection() {
             self.place.retire();
         }
         let traffic = &self.place.shared().traffic;
-        // Other bytes of a connection that is gone belong to other streams. An upstream that takes no more of the
-        // request, or floods, is there as long as anything arrives.
-        let there = ending == FailureKind::Stalled || traffic.violation().is_some();
         SendError {
             error: TransportError::Http2(error),
             unsent: unsent.map(UnsentRequest::Http2),

@@ -2,10 +2,9 @@
 
 use std::error::Error as StdError;
 
-use h2::Reason;
-
 use super::http2 as stream;
 use crate::proxy::h1::Error;
+use crate::proxy::h2::{self, Reason};
 use crate::proxy::tls;
 
 /// An error on a connection, by protocol.
@@ -53,6 +52,7 @@ impl FailureKind {
     pub(super) fn of_stream(error: &stream::Error) -> Self {
         match error {
             stream::Error::Io(_) => Self::Lost,
+            _ if error.is_flood() => Self::Lost,
             stream::Error::Stream(error) => Self::of_h2(error),
             stream::Error::Request(_) => Self::Reset(Reason::CANCEL),
             stream::Error::Stalled(_) => Self::Stalled,
@@ -88,8 +88,8 @@ impl FailureKind {
     fn of_h2(error: &h2::Error) -> Self {
         let reason = error.reason().unwrap_or(Reason::NO_ERROR);
         match (error.is_remote(), error.is_go_away(), error.is_reset()) {
-            // After a GOAWAY, the library ends streams above its last stream id with the GOAWAY's error, and
-            // the others with a lost connection.
+            // After a GOAWAY, streams above its last stream id end with the GOAWAY's error, and the
+            // others with a lost connection.
             (true, true, _) => Self::Leaving,
             (true, _, true) if reason == Reason::REFUSED_STREAM => Self::Refused,
             (true, _, true) => Self::Reset(reason),

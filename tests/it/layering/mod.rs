@@ -43,7 +43,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
     ("store", &["io", "settings"]),
     ("memory", &[]),
     ("message", &["code", "h1", "memory", "settings"]),
-    ("stage", &["io", "settings"]),
+    ("stage", &["h2", "io", "settings"]),
     ("body", &["h1", "h2", "io", "memory", "message", "settings"]),
     (
         "upstream",
@@ -149,6 +149,7 @@ const ROOMS_OF_PROXY: &[Room] = &[
         &[
             "answer",
             "client",
+            "h2",
             "io",
             "message",
             "proxy_header",

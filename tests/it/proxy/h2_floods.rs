@@ -213,6 +213,8 @@ async fn what_is_refused_below_is_counted() {
         request("GET", "", &[]),
         request("GET", "/a", &[("connection", "close")]),
         request("GET", "/a", &[(":path", "/late")]),
+        request("GET", "/a", &[("X-Upper", "y")]),
+        request("GET", "/a#b", &[]),
         block(&[(":method", "GET"), (":authority", "t"), (":path", "/a")]),
     ];
     let count = malformed.len() as u64;
@@ -264,7 +266,6 @@ async fn a_broken_frame_ends_the_connection_and_is_counted() {
         frame(PING, 0, 0, &[0; 7]),
         frame(HEADERS, ENDS, 2, &request("GET", "/a", &[])),
         frame(HEADERS, ENDS, 1, &[0xff; 20]),
-        frame(HEADERS, ENDS, 1, &request("GET", "/a", &[("X-Upper", "y")])),
         frame(CONTINUATION, END_HEADERS, 1, &[]),
         frame(WINDOW_UPDATE, 0, 0, &[0; 4]),
         vec![0xff; 9],

@@ -11,6 +11,7 @@ use http_body::{Body, Frame, SizeHint};
 use super::{BodyFailure, ReplaySource};
 use crate::proxy::body::BodyError;
 use crate::proxy::body::stall::StallTimer;
+use crate::proxy::h2::{self, Reason};
 use crate::proxy::settings::BodyPatience;
 
 /// The request body as one attempt sends it.
@@ -52,7 +53,9 @@ where
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BodyError>>> {
         let mut state = self.source.lock();
         if state.turn != self.turn {
-            return Poll::Ready(Some(Err(BodyError::Abandoned(h2::Reason::CANCEL.into()))));
+            return Poll::Ready(Some(Err(BodyError::Abandoned(Box::new(h2::Error::from(
+                Reason::CANCEL,
+            ))))));
         }
         let replayed = state.kept.as_ref().and_then(|kept| kept.chunks.get(self.next)).cloned();
         self.next = self.next.saturating_add(1);

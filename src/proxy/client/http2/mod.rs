@@ -1,12 +1,12 @@
 //! HTTP/2 with a client.
 //!
-//! One task serves a connection, as in HTTP/1.1 ([`http1`](super::http1)). It polls the library, which reads and writes
+//! One task serves a connection, as in HTTP/1.1 ([`http1`](super::http1)). It polls the connection, which reads and writes
 //! frames, and those streams that were woken. So a stream needs no task and no channel, everything that the streams send in
 //! one turn leaves in one flush, and if the connection is lost, everything that answers on it is dropped. The turns are
 //! fair: a stream sends at most 64 KiB before the others, and at most 64 KiB are read before they are worked on.
 //!
-//! What the library refuses itself (a malformed head or frame, a stream over the limit) never becomes a stream here. It
-//! is noticed by the frames that the library writes, and then counted and logged like any refusal.
+//! What the connection refuses itself (a malformed head or frame, a stream over the limit) never becomes a stream here. It
+//! is counted and logged like any refusal.
 
 mod stream;
 mod turns;
@@ -16,14 +16,13 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use h2::Reason as H2Reason;
-use h2::server::{Builder, Connection};
 
 use self::stream::{SessionContext, Stream};
 use self::turns::Turns;
-use crate::proxy::h2::{GuardedIo, Outlet, Violation, WINDOW, connection_window};
+use crate::proxy::h2::{
+    self, Builder, Reason as H2Reason, ServerConnection, WINDOW, connection_window,
+};
 use crate::proxy::io::Io;
 use crate::proxy::io::peer::Peer;
 use crate::proxy::io::prefixed::PrefixedIo;
@@ -33,36 +32,29 @@ use crate::proxy::site::Worker;
 use crate::proxy::watch::ConnectionState;
 use crate::proxy::watch::write_watch::WriteWatch;
 
-type Wire = WriteWatch<PrefixedIo<Io>>;
-type Transport = GuardedIo<Wire>;
+type Transport = WriteWatch<PrefixedIo<Io>>;
 
 /// A connection and its open streams.
 struct Http2Session {
-    connection: Connection<Transport, Bytes>,
-    outlet: Outlet<Wire>,
+    connection: ServerConnection<Transport>,
     streams: FuturesUnordered<Stream>,
     context: Arc<SessionContext>,
     turns: Turns,
     /// Whether the client was sent a GOAWAY because the connection shall close.
     leaving: bool,
-    /// Whether it was sent one because it has broken the protocol.
-    violated: bool,
     /// Whether the streams were polled because running requests are cut off.
     cut: bool,
 }
 
-/// The library's settings. Its defaults already protect against clients that open streams only to reset them, or to
-/// have them reset.
+/// What the connection is set to.
 fn protocol(limits: &Limits, wire_limits: HeadLimits) -> Builder {
     let streams = u32::try_from(limits.streams).unwrap_or(u32::MAX);
-    let mut protocol = Builder::new();
-    protocol
+    Builder::new()
         .max_concurrent_streams(streams)
         .initial_window_size(WINDOW)
         .initial_connection_window_size(connection_window(streams))
         .max_send_buffer_size(WINDOW as usize)
-        .max_header_list_size(wire_limits.list_size());
-    protocol
+        .max_header_list_size(wire_limits.list_size())
 }
 
 /// The limits of a request's head on the wire, where its target is a field.
@@ -82,30 +74,27 @@ pub(super) async fn serve(
     let site = worker.site();
     let limits = &site.runtime.limits;
     let wire_limits = with_target(limits);
-    let io = GuardedIo::of_client(WriteWatch::new(io, Arc::clone(state)), wire_limits.size);
+    let io = WriteWatch::new(io, Arc::clone(state));
+    let (protocol, trailers) = (protocol(limits, wire_limits), limits.heads());
+    drop(site);
+    let mut connection = protocol.serve(io).await?;
+    connection.take_turns();
     let turns = Turns::new();
     let context = SessionContext {
         client,
         worker: Arc::clone(worker),
         state: Arc::clone(state),
         sent: AtomicUsize::new(0),
-        traffic: io.traffic(),
-        trailers: limits.heads(),
-        library: turns.library.clone(),
+        traffic: connection.traffic(),
+        trailers,
+        connection: turns.connection.clone(),
     };
-    let outlet = io.outlet();
-    let handshake = protocol(limits, wire_limits).handshake(io);
-    drop(site);
-    let connection = handshake.await?;
-    outlet.gather();
     let mut session = Http2Session {
         connection,
-        outlet,
         streams: FuturesUnordered::new(),
         context: Arc::new(context),
         turns,
         leaving: false,
-        violated: false,
         cut: false,
     };
     std::future::poll_fn(|cx| {
@@ -122,18 +111,18 @@ impl Http2Session {
         let woken = self.turns.begin(cx);
         let told = self.check_state();
         let polled = self.poll_parts(woken || told);
-        self.outlet.flush(&mut Context::from_waker(&self.turns.library));
+        self.connection.flush(&mut Context::from_waker(&self.turns.connection));
         self.turns.end();
         polled
     }
 
-    /// Polls the streams that were woken, and the library if it was woken or `must` be polled.
+    /// Polls the streams that were woken, and the connection if it was woken or `must` be polled.
     fn poll_parts(&mut self, mut must: bool) -> Poll<Result<(), h2::Error>> {
         loop {
             self.turns.poll_streams();
             let mut cx = Context::from_waker(&self.turns.streams);
             while let Poll::Ready(Some(())) = self.streams.poll_next_unpin(&mut cx) {}
-            if !self.turns.library_woken() && !must {
+            if !self.turns.connection_woken() && !must {
                 return Poll::Pending;
             }
             must = false;
@@ -150,32 +139,12 @@ impl Http2Session {
         }
     }
 
-    /// Reacts to a violation of the protocol, to the process stopping, and to the watch over all connections. Returns
-    /// whether the library has something to send because of that.
+    /// Reacts to the process stopping, and to the watch over all connections. Returns whether the connection has something to
+    /// send because of that.
     fn check_state(&mut self) -> bool {
         let mut told = false;
-        let SessionContext { worker, state, traffic, .. } = self.context.as_ref();
+        let SessionContext { worker, state, .. } = self.context.as_ref();
         let core = &worker.core;
-        if !self.violated
-            && let Some(violation) = traffic.violation()
-        {
-            self.violated = true;
-            let (reason, detail, sent) = match violation {
-                Violation::Flood => (
-                    Reason::Flood,
-                    "too many frames that belong to no message",
-                    H2Reason::ENHANCE_YOUR_CALM,
-                ),
-                Violation::NoSettings => (
-                    Reason::MalformedFrame,
-                    "the client's first frame is not SETTINGS",
-                    H2Reason::PROTOCOL_ERROR,
-                ),
-            };
-            self.refused(reason, &detail);
-            self.connection.abrupt_shutdown(sent);
-            told = true;
-        }
         if !self.leaving && (state.is_draining() || core.is_leaving()) {
             self.leaving = true;
             self.connection.graceful_shutdown();
@@ -192,19 +161,18 @@ impl Http2Session {
     /// Reads and writes frames, and accepts new streams. Ready when the connection has ended.
     fn poll_accept(&mut self) -> Poll<Result<(), h2::Error>> {
         let Self { connection, streams, context, turns, .. } = self;
-        let mut cx = Context::from_waker(&turns.library);
+        let mut cx = Context::from_waker(&turns.connection);
         while let Some(accepted) = ready!(connection.poll_accept(&mut cx)) {
             let (request, respond) = accepted?;
             let stream = Stream::new(context, request, respond);
-            context.traffic.accepted(stream.id());
             streams.push(stream);
         }
         Poll::Ready(Ok(()))
     }
 
-    /// Counts and logs the streams that the library has refused.
+    /// Counts and logs the streams that the connection has refused.
     fn report_refused(&self) {
-        for refused in self.context.traffic.take_refused() {
+        for refused in self.connection.take_refused() {
             let (reason, detail) = match refused {
                 Some(H2Reason::REFUSED_STREAM) => {
                     (Reason::Overloaded, "more streams are open than limits.streams allows")

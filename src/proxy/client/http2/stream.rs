@@ -7,9 +7,6 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker, ready};
 
-use bytes::Bytes;
-use h2::server::SendResponse;
-use h2::{Reason, RecvStream};
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body as _;
@@ -18,7 +15,7 @@ use crate::proxy::answer::body::AnswerBody;
 use crate::proxy::body::client::ClientBody;
 use crate::proxy::body::timed_writer::{TimedWriteError, TimedWriter};
 use crate::proxy::boxed::boxed;
-use crate::proxy::h2::{Incoming, RequestStream, Traffic};
+use crate::proxy::h2::{Incoming, Reason, RecvStream, RequestStream, SendResponse, Traffic};
 use crate::proxy::io::peer::Peer;
 use crate::proxy::message::headers;
 use crate::proxy::request::interim::InterimTarget;
@@ -40,14 +37,13 @@ pub(super) struct SessionContext {
     /// The limits of a request's trailers.
     pub(super) trailers: HeadLimits,
     /// Has the connection sent what was handed to it.
-    pub(super) library: Waker,
+    pub(super) connection: Waker,
 }
 
 /// A stream. Dropping it ends it, and cancels the request.
 pub(super) struct Stream {
     context: Arc<SessionContext>,
     shared: RequestStream,
-    id: u32,
     progress: Progress,
 }
 
@@ -71,23 +67,17 @@ impl Stream {
     pub(super) fn new(
         context: &Arc<SessionContext>,
         request: Request<RecvStream>,
-        respond: SendResponse<Bytes>,
+        respond: SendResponse,
     ) -> Self {
         let (parts, incoming) = request.into_parts();
-        let id = incoming.stream_id().as_u32();
-        let traffic = || Arc::clone(&context.traffic);
-        let incoming = Incoming::new(incoming, &parts.headers, context.trailers, traffic());
+        let traffic = Arc::clone(&context.traffic);
+        let incoming = Incoming::new(incoming, &parts.headers, context.trailers);
         let waits = !incoming.is_ended() && parts.headers.contains_key(header::EXPECT);
-        let shared = RequestStream::new(incoming, respond, waits, traffic());
-        Self { context: Arc::clone(context), shared, id, progress: Progress::New(parts) }
+        let shared = RequestStream::new(incoming, respond, waits, traffic);
+        Self { context: Arc::clone(context), shared, progress: Progress::New(parts) }
     }
 
-    /// Its identifier.
-    pub(super) const fn id(&self) -> u32 {
-        self.id
-    }
-
-    /// Ready when the answer was handed to the library, or the stream was reset.
+    /// Ready when the answer was handed over, or the stream was reset.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             self.progress = match &mut self.progress {
@@ -101,7 +91,7 @@ impl Stream {
                 Progress::Sending(..) => ready!(self.poll_send(cx)),
                 Progress::Breaking(writer, before) => {
                     if self.context.sent.load(Relaxed) == *before {
-                        self.context.library.wake_by_ref();
+                        self.context.connection.wake_by_ref();
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
@@ -168,7 +158,7 @@ impl Stream {
         }
     }
 
-    /// Sends the body. Ready when it was handed to the library, the stream was reset, or the body has broken off.
+    /// Sends the body. Ready when it was handed over, the stream was reset, or the body has broken off.
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Progress> {
         let Progress::Sending(writer) = &mut self.progress else {
             return Poll::Ready(Progress::Done);

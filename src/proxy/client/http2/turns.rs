@@ -1,7 +1,7 @@
-//! Who wants the next turn of a connection's task: the library, its streams, or somebody else.
+//! Who wants the next turn of a connection's task: the connection, its streams, or somebody else.
 //!
 //! What a stream sends wakes the task that is just about to send it, and a request that waits for its upstream gives the
-//! library nothing to do. So the library and the streams each have a waker of their own. A wake-up within a turn only is
+//! connection nothing to do. So the connection and the streams each have a waker of their own. A wake-up within a turn only is
 //! noted, and each of them is polled only if it was woken.
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -10,14 +10,14 @@ use std::task::{Context, Wake, Waker};
 
 /// A turn is under way.
 const TURNING: u8 = 1;
-const LIBRARY: u8 = 2;
+const CONNECTION: u8 = 2;
 const STREAMS: u8 = 4;
 
 /// The turns of one task.
 #[derive(Debug)]
 pub(super) struct Turns {
     shared: Arc<Shared>,
-    pub(super) library: Waker,
+    pub(super) connection: Waker,
     pub(super) streams: Waker,
 }
 
@@ -41,11 +41,11 @@ impl Turns {
         let task = Mutex::new(Waker::noop().clone());
         let shared = Arc::new(Shared { woken: AtomicU8::new(0), task });
         let source = |bit| Waker::from(Arc::new(Source { shared: Arc::clone(&shared), bit }));
-        let (library, streams) = (source(LIBRARY), source(STREAMS));
-        Self { shared, library, streams }
+        let (connection, streams) = (source(CONNECTION), source(STREAMS));
+        Self { shared, connection, streams }
     }
 
-    /// A turn of the task of `cx` begins. Returns whether the library must be polled in it: it was woken, or neither it nor
+    /// A turn of the task of `cx` begins. Returns whether the connection must be polled in it: it was woken, or neither it nor
     /// a stream was.
     pub(super) fn begin(&self, cx: &Context<'_>) -> bool {
         let mut task = self.shared.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -56,9 +56,9 @@ impl Turns {
         self.shared.woken.swap(TURNING, Ordering::AcqRel) != STREAMS
     }
 
-    /// Whether the library was woken since the turn began, or since the last call.
-    pub(super) fn library_woken(&self) -> bool {
-        self.shared.woken.fetch_and(!LIBRARY, Ordering::AcqRel) & LIBRARY != 0
+    /// Whether the connection was woken since the turn began, or since the last call.
+    pub(super) fn connection_woken(&self) -> bool {
+        self.shared.woken.fetch_and(!CONNECTION, Ordering::AcqRel) & CONNECTION != 0
     }
 
     /// All streams that were woken so far are polled from here on.
@@ -113,9 +113,9 @@ mod tests {
         let (task, woken) = (Waker::from(Arc::clone(&wakes)), || wakes.0.load(Ordering::Relaxed));
         let cx = Context::from_waker(&task);
         assert!(turns.begin(&cx), "nobody says who wants the first turn");
-        // What the library is polled for needs no turn of its own.
-        turns.library.wake_by_ref();
-        assert!(turns.library_woken() && !turns.library_woken());
+        // What the connection is polled for needs no turn of its own.
+        turns.connection.wake_by_ref();
+        assert!(turns.connection_woken() && !turns.connection_woken());
         turns.end();
         assert_eq!(woken(), 0);
         turns.streams.wake_by_ref();
@@ -123,17 +123,17 @@ mod tests {
         assert_eq!(woken(), 1);
         assert!(!turns.begin(&cx), "only a stream was woken");
         turns.poll_streams();
-        // While the library is polled.
+        // While the connection is polled.
         turns.streams.wake_by_ref();
-        assert!(!turns.library_woken());
+        assert!(!turns.connection_woken());
         turns.end();
         assert_eq!(woken(), 2);
-        turns.library.wake_by_ref();
+        turns.connection.wake_by_ref();
         assert_eq!(woken(), 3);
         assert!(turns.begin(&cx));
         turns.poll_streams();
-        turns.library.wake_by_ref();
+        turns.connection.wake_by_ref();
         turns.end();
-        assert_eq!(woken(), 4, "the library was woken after it was polled");
+        assert_eq!(woken(), 4, "the connection was woken after it was polled");
     }
 }

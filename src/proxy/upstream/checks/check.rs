@@ -11,8 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use h2::RecvStream;
-use h2::client::SendRequest;
 use http::header::{ACCEPT, CONNECTION, CONTENT_TYPE, TE, USER_AGENT};
 use http::response::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -23,7 +21,7 @@ use tokio::time::sleep;
 use super::grpc;
 use crate::language::temporal::Span;
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::h2::GuardedIo;
+use crate::proxy::h2::{self, Builder, RecvStream, SendRequest};
 use crate::proxy::io::Io;
 use crate::proxy::message::target::Target;
 use crate::proxy::settings::health::{Health, Question};
@@ -131,15 +129,12 @@ impl Check<'_> {
         body: Option<Bytes>,
     ) -> Result<(Parts, Bytes), String> {
         let HeadLimits { size, .. } = self.upstream.heads;
-        let mut protocol = h2::client::Builder::new();
         let most = u32::try_from(size).unwrap_or(u32::MAX);
-        protocol.enable_push(false).max_header_list_size(most);
-        let opened = protocol.handshake::<_, Bytes>(GuardedIo::of_server(io, size)).await;
-        let (sender, mut connection) = opened.map_err(|error| unanswered(&error))?;
+        let (sender, mut connection) = Builder::new().max_header_list_size(most).connect(io);
         let request = self.request(method, path, body.is_some())?;
         tokio::select! {
             biased;
-            answer = exchange(sender, request, body) => answer.map_err(|error| unanswered(&error)),
+            answer = exchange(&sender, request, body) => answer.map_err(|error| unanswered(&error)),
             ended = &mut connection => match ended {
                 Ok(()) => Err("closed the connection before it answered".into()),
                 Err(error) => Err(unanswered(&error)),
@@ -179,11 +174,10 @@ async fn within<T>(limit: Duration, done: impl Future<Output = T>) -> Option<T> 
 }
 
 async fn exchange(
-    sender: SendRequest<Bytes>,
+    sender: &SendRequest,
     request: Request<()>,
     body: Option<Bytes>,
 ) -> Result<(Parts, Bytes), h2::Error> {
-    let mut sender = sender.ready().await?;
     let reads = body.is_some();
     let (answer, mut stream) = sender.send_request(request, !reads)?;
     if let Some(body) = body {
@@ -199,7 +193,7 @@ async fn read(parts: &mut Parts, mut body: RecvStream) -> Result<Bytes, h2::Erro
     let mut whole = BytesMut::new();
     while let Some(data) = body.data().await {
         let data = data?;
-        body.flow_control().release_capacity(data.len())?;
+        body.release_capacity(data.len());
         if whole.len() + data.len() > grpc::MOST {
             return Ok(Bytes::new());
         }

@@ -6,9 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
-use h2::Reason;
-use h2::client::{ResponseFuture, SendRequest};
 use http::header::{self, HeaderValue};
 use http::{Method, Request, Response, StatusCode};
 use http_body::Body as _;
@@ -19,7 +16,9 @@ use crate::proxy::body::BodyError;
 use crate::proxy::body::expect_continue::ContinueSignal;
 use crate::proxy::body::request::RequestBody;
 use crate::proxy::body::timed_writer::{TimedWriteError, TimedWriter};
-use crate::proxy::h2::{BodyWriteError, Incoming, OverLimit, Traffic};
+use crate::proxy::h2::{
+    self, BodyWriteError, Incoming, OverLimit, Reason, ResponseFuture, SendRequest, Traffic,
+};
 use crate::proxy::settings::HeadLimits;
 use crate::proxy::upstream::h1::{InterimSink, ResponseHead};
 
@@ -35,7 +34,6 @@ pub(in crate::proxy::upstream) struct Exchange {
     heard: bool,
     /// The limits of the response's head and trailers.
     heads: HeadLimits,
-    traffic: Arc<Traffic>,
 }
 
 /// What limits an exchange.
@@ -87,14 +85,12 @@ pub(in crate::proxy::upstream) struct UploadRest(AbortHandle);
 impl Exchange {
     /// Sends `request` on a new stream.
     pub(in crate::proxy::upstream) fn send(
-        sender: &SendRequest<Bytes>,
+        sender: &SendRequest,
         request: Request<RequestBody>,
         ExchangeLimits { heads, idle }: ExchangeLimits,
-        traffic: Arc<Traffic>,
+        traffic: &Arc<Traffic>,
     ) -> Result<Self, NotSent> {
-        let mut sender = sender.clone();
-        let mut noop = Context::from_waker(std::task::Waker::noop());
-        if let Poll::Ready(Err(error)) = sender.poll_ready(&mut noop) {
+        if let Err(error) = sender.check() {
             let unsent = Some(Box::new(request));
             return Err(NotSent { error: error.into(), unsent, heard: false });
         }
@@ -109,9 +105,8 @@ impl Exchange {
         let sent = sender.send_request(Request::from_parts(head, ()), end);
         let (response, stream) =
             sent.map_err(|error| NotSent { error: error.into(), unsent: None, heard: false })?;
-        traffic.queue();
-        let upload = (!end).then(|| TimedWriter::new(stream, body, idle, &traffic));
-        Ok(Self { response, upload, permission, heard: false, heads, traffic })
+        let upload = (!end).then(|| TimedWriter::new(stream, body, idle, traffic));
+        Ok(Self { response, upload, permission, heard: false, heads })
     }
 
     /// The response's head, and its body. Sends the request meanwhile. Interim responses go to `interim`, except for
@@ -128,8 +123,7 @@ impl Exchange {
             self.informed(head, interim)?;
         }
         let (head, stream) = ready!(Pin::new(&mut self.response).poll(cx))?.into_parts();
-        let traffic = Arc::clone(&self.traffic);
-        let incoming = Incoming::new(stream, &head.headers, self.heads, traffic);
+        let incoming = Incoming::new(stream, &head.headers, self.heads);
         self.heads.check(&head.headers, 0).map_err(Error::Head)?;
         Poll::Ready(Ok((
             ResponseHead { status: head.status, reason: None, fields: head.headers },
@@ -188,6 +182,19 @@ impl Exchange {
             (status, _) => interim(ResponseHead { status, reason: None, fields: head.headers }),
         }
         Ok(())
+    }
+}
+
+impl Error {
+    /// Whether the connection was ended because the other side floods it with frames.
+    pub(in crate::proxy::upstream) fn is_flood(&self) -> bool {
+        match self {
+            Self::Stream(error) => {
+                let calm = error.reason() == Some(Reason::ENHANCE_YOUR_CALM);
+                error.is_go_away() && error.is_library() && calm
+            }
+            _ => false,
+        }
     }
 }
 

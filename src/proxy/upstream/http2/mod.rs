@@ -18,12 +18,9 @@ mod tests;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::future::{BoxFuture, FutureExt, Shared as SharedFuture, WeakShared};
-use h2::client::SendRequest;
 use http::Request;
 use http::uri::Scheme;
 use tokio::time::Instant;
@@ -37,7 +34,7 @@ use super::endpoints::{Visit, WorkerEndpoint};
 use super::origin::ResponseOrigin;
 use super::request_head::{Endpoint, LastAuthority};
 use crate::proxy::body::request::RequestBody;
-use crate::proxy::h2::{CountsSnapshot, STREAMS, Traffic};
+use crate::proxy::h2::{CountsSnapshot, STREAMS, SendRequest, Traffic};
 use crate::proxy::proxy_header::Ends;
 use crate::proxy::stage::ScriptedConnection;
 use crate::telemetry::metrics::UpstreamMetrics;
@@ -48,7 +45,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Http2Connection {
-    sender: SendRequest<Bytes>,
+    sender: SendRequest,
     pub(super) traffic: Arc<Traffic>,
     /// In a rehearsal, the scripted connection.
     pub(super) line: Option<Arc<ScriptedConnection>>,
@@ -151,16 +148,12 @@ impl Http2Connection {
     }
 
     fn is_usable(&self) -> bool {
-        let closed = || {
-            let mut noop = Context::from_waker(Waker::noop());
-            matches!(self.sender.clone().poll_ready(&mut noop), Poll::Ready(Err(_)))
-        };
-        !self.retired.load(Ordering::Relaxed) && !closed()
+        !self.retired.load(Ordering::Relaxed) && self.sender.check().is_ok()
     }
 
     /// Puts `request` on a stream.
     pub(super) fn send(&self, request: Request<RequestBody>) -> Result<Exchange, NotSent> {
-        Exchange::send(&self.sender, request, self.limits, Arc::clone(&self.traffic))
+        Exchange::send(&self.sender, request, self.limits, &self.traffic)
     }
 
     /// A stream for one more request, if there is room and the connection is usable.

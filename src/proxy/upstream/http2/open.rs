@@ -5,13 +5,14 @@ use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use bytes::Bytes;
-use h2::client::{Builder, SendRequest};
 use http_body::Frame;
 use http_body_util::BodyExt as _;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::driver::Driver;
-use crate::proxy::h2::{GuardedIo, Incoming, STREAMS, Traffic, WINDOW, connection_window};
+use crate::proxy::h2::{
+    Builder, Incoming, STREAMS, SendRequest, Traffic, WINDOW, connection_window,
+};
 use crate::proxy::io::Io;
 use crate::proxy::settings::HeadLimits;
 use crate::proxy::upstream::connect_error::{Cause, ConnectError};
@@ -22,22 +23,19 @@ const END_TIMEOUT: Duration = Duration::from_secs(1);
 /// A new connection.
 #[derive(Debug)]
 pub(in crate::proxy::upstream) struct NewConnection {
-    pub(super) sender: SendRequest<Bytes>,
+    pub(super) sender: SendRequest,
     pub(super) traffic: Arc<Traffic>,
     /// How many requests it carries. Whoever sends requests on it counts them here.
     pub(super) carried: Arc<AtomicU32>,
 }
 
 fn protocol(heads: HeadLimits) -> Builder {
-    let mut protocol = Builder::new();
-    protocol
-        .enable_push(false)
+    Builder::new()
         .initial_max_send_streams(STREAMS as usize)
         .initial_window_size(WINDOW)
         .initial_connection_window_size(connection_window(STREAMS))
         .max_send_buffer_size(WINDOW as usize)
-        .max_header_list_size(heads.list_size());
-    protocol
+        .max_header_list_size(heads.list_size())
 }
 
 /// Begins HTTP/2 over `io` before `deadline`, and spawns the task that drives the connection. See [`Driver`] for
@@ -48,13 +46,11 @@ pub(in crate::proxy::upstream) async fn open(
     ping_interval: Duration,
     deadline: Instant,
 ) -> Result<NewConnection, ConnectError> {
-    let io = GuardedIo::of_server(io, heads.size);
-    let (traffic, outlet) = (io.traffic(), io.outlet());
-    let handshake = protocol(heads).handshake(io).await;
-    let (sender, connection) = handshake.map_err(|error| ConnectError::handshake(&error))?;
+    let (sender, connection) = protocol(heads).connect(io);
+    let traffic = connection.traffic();
     let carried = Arc::<AtomicU32>::default();
     let counts = (Arc::clone(&traffic), Arc::clone(&carried));
-    let mut driver = Driver::new(connection, outlet, counts, ping_interval);
+    let mut driver = Driver::new(connection, counts, ping_interval);
     // The other side first sends its settings (RFC 9113 §3.4). Requests that are sent earlier might exceed them
     // and be refused; and if no settings arrive, the other side speaks another protocol.
     let greeted = tokio::select! {

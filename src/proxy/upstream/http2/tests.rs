@@ -1,8 +1,9 @@
-//! Whole exchanges over a pipe, with the library's server at the other end.
+//! Whole exchanges over a pipe, with the `h2` crate's server at the other end.
 
 use std::future::poll_fn;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use h2::server::{Connection, handshake};
 use http::{Method, Request, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -35,7 +36,7 @@ fn send(opened: &NewConnection, body: RequestBody) -> Exchange {
     let mut request = Request::new(body);
     *request.method_mut() = Method::PUT;
     *request.uri_mut() = Uri::from_static("http://t/");
-    Exchange::send(&opened.sender, request, LIMITS, Arc::clone(&opened.traffic)).unwrap()
+    Exchange::send(&opened.sender, request, LIMITS, &opened.traffic).unwrap()
 }
 
 /// The error of a request that gets no response, and how long that takes.
@@ -51,8 +52,7 @@ async fn a_silent_connection_is_sent_a_ping_and_closed() {
     let (error, took) = fails(ask(&opened)).await;
     assert!(matches!(error, Error::Io(_)), "{error:?}");
     assert_eq!(took.as_secs(), 2, "{took:?}");
-    let mut noop = Context::from_waker(Waker::noop());
-    assert!(matches!(opened.sender.clone().poll_ready(&mut noop), Poll::Ready(Err(_))));
+    assert!(opened.sender.check().is_err());
     drop(far);
 }
 
@@ -80,8 +80,7 @@ async fn a_slow_response_is_awaited_while_pings_are_answered() {
 async fn a_connection_without_requests_is_sent_no_ping() {
     let (opened, far) = connected().await;
     sleep(INTERVAL * 100).await;
-    let mut noop = Context::from_waker(Waker::noop());
-    assert!(opened.sender.clone().poll_ready(&mut noop).is_ready());
+    assert!(opened.sender.check().is_ok());
     // A PING may follow the next request at once, or after an interval.
     let (_, took) = fails(ask(&opened)).await;
     assert!((1..=2).contains(&took.as_secs()), "{took:?}");
@@ -137,7 +136,7 @@ async fn opened_streams(far: &mut DuplexStream) -> Vec<u32> {
     streams
 }
 
-/// Otherwise the library would keep it until another stream has ended.
+/// Otherwise it would wait until another stream has ended.
 #[tokio::test(start_paused = true)]
 async fn a_request_is_written_before_fewer_are_accepted() {
     let (near, mut far) = duplex(1 << 20);
