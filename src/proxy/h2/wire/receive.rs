@@ -37,7 +37,9 @@ impl State {
         if self.partial.is_some() && head.kind != kind::CONTINUATION {
             return Err(wrong("a head is interrupted"));
         }
-        self.guard.received(head)?;
+        if self.greeted {
+            self.guard.received(head)?;
+        }
         match head.kind {
             kind::DATA => self.data(head, payload),
             kind::HEADERS => self.headers(head, payload),

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 
 use super::frames::{ENDS, Served, asks, uploads};
 use super::raw::{frame, frames, head, settings, within};
-use crate::proxy::h2::wire::frame::{END_HEADERS, PREFACE, kind};
+use crate::proxy::h2::wire::frame::{PREFACE, kind};
 use crate::proxy::h2::wire::{Builder, Reason};
 
 #[tokio::test(start_paused = true)]
@@ -45,10 +45,10 @@ async fn floods_end_the_connection() {
     let mut served = Served::new(Builder::new()).await;
     for _ in 0..100 {
         served.hears(&ping.repeat(1000)).await;
+        assert!(served.ended.is_none(), "a thousand a second");
         served.said().await;
         sleep(Duration::from_secs(1)).await;
     }
-    assert!(served.ended.is_none(), "a thousand a second");
 }
 
 /// A client that reads no answers is not read, and what it is owed has a bound.

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::time::sleep;
 
 use super::raw::{Frame, block, frame, frames, head, settings, within};
 use crate::proxy::h2::wire::frame::{END_HEADERS, END_STREAM, PREFACE, kind};
@@ -14,14 +13,14 @@ use crate::proxy::h2::wire::{Builder, Error, Reason, RecvStream, SendResponse, S
 
 pub(super) const ENDS: u8 = END_HEADERS | END_STREAM;
 
-type Ended = Result<(), Error>;
+pub(super) type Ended = Result<(), Error>;
 
 /// A server that accepts everything and answers nothing, and its client.
 pub(super) struct Served {
     far: DuplexStream,
     server: ServerConnection<DuplexStream>,
     accepted: Vec<(Request<RecvStream>, SendResponse)>,
-    ended: Option<Ended>,
+    pub(super) ended: Option<Ended>,
 }
 
 impl Served {
