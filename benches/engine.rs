@@ -13,8 +13,8 @@ use criterion::Criterion;
 use mwl_proxy::language::definition::{Strictness, compile};
 use mwl_proxy::language::engine::{Start, run};
 use mwl_proxy::language::plan::Plan;
-use mwl_proxy::language::provider::Catalog;
 use mwl_proxy::language::value::Value;
+use mwl_proxy::proxy::catalog;
 use mwl_proxy::source::{Format, Sources};
 use serde_json::{Value as Json, json};
 use tokio::runtime::{Builder, Runtime};
@@ -30,6 +30,9 @@ fn cases() -> Vec<Case> {
     let timeout = || entry("timeout", &json!({ "duration": "PT5S" }));
     let policies = json!({ "policies": [{ "match": { "codes": ["*"] }, "attempts": 3 }] });
     let retry = || entry("retry", &policies);
+    let breaker = own("circuit-breaker", &json!({}));
+    let at_once = own("concurrency-limit", &json!({ "max": 100 }));
+    let in_a_time = own("rate-limit", &json!({ "rate": 1_000_000_000 }));
     let works = json!({ "value": 1 });
     let fails = json!({ "failure": { "type": "error", "code": "Bench.Failed" } });
     let case = |name, with: &Json, stack: Vec<Json>, allocations| Case {
@@ -44,6 +47,8 @@ fn cases() -> Vec<Case> {
         case("Timeout", &works, vec![timeout()], 2),
         case("Timeout over Retry over Timeout", &works, vec![timeout(), retry(), timeout()], 2),
         case("three attempts that fail", &fails, vec![retry()], 22),
+        // What decides in place makes no state for a run that passes.
+        case("a breaker over two limits", &works, vec![breaker, at_once, in_a_time], 2),
         Case {
             name: "a graph of two Steps",
             definition: definition(&works, &[], Some(&json!({ "action": "Pass", "next": "done" }))),
@@ -54,6 +59,12 @@ fn cases() -> Vec<Case> {
 
 fn entry(name: &str, with: &Json) -> Json {
     let provider = format!("mwl:provider.middleware/mwl/{name}/v1");
+    json!({ "provider": provider, "onEntry": { "with": with } })
+}
+
+/// One of the proxy's own middlewares.
+fn own(name: &str, with: &Json) -> Json {
+    let provider = format!("mwl:provider.middleware/mwl-proxy/{name}/v1");
     json!({ "provider": provider, "onEntry": { "with": with } })
 }
 
@@ -72,7 +83,7 @@ fn definition(with: &Json, stack: &[Json], between: Option<&Json>) -> Json {
 fn plan(definition: &Json) -> Arc<Plan> {
     let text = definition.to_string();
     let node = Sources::default().parse("bench.json", &text, Format::Json).unwrap();
-    compile(&node, &Catalog::spec_defined(None), Strictness::Load).unwrap().0
+    compile(&node, &catalog(None), Strictness::Load).unwrap().0
 }
 
 fn once(runtime: &Runtime, plan: &Plan, with: &Value) {

@@ -40,10 +40,12 @@ POLICY = [
 
 
 class Case:
-    """Requests of one kind: the route's stack, further keys of the file, and how a client asks."""
+    """Requests of one kind: the route's stack, further keys of the file and its parts, and how a client asks."""
 
-    def __init__(self, stack=(), more=None, listener=None, ask=None, connect=None, counts=(SHORT, LONG), origin=None):
-        self.stack, self.more, self.listener = list(stack), more or {}, listener or {}
+    def __init__(
+        self, stack=(), more=None, listener=None, ask=None, connect=None, counts=(SHORT, LONG), origin=None, upstream=None
+    ):
+        self.stack, self.more, self.listener, self.upstream = list(stack), more or {}, listener or {}, upstream or {}
         self.ask, self.connect, self.counts = ask or ask_http1, connect or connect_clear, counts
         # Starts an origin that speaks HTTP/2. Without it, one for all speaks HTTP/1.1.
         self.origin = origin
@@ -54,8 +56,8 @@ class Case:
         if self.connect is connect_tls:
             listener["tls"] = {"certificate": "cert.pem", "key": "key.pem"}
             contenders.certificate(run)
-        protocol = {"protocol": "http2"} if self.origin else {}
-        upstreams = {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"], **protocol}}
+        upstream = {"protocol": "http2"} if self.origin else self.upstream
+        upstreams = {"origin": {"endpoints": [f"http://127.0.0.1:{origin}"], **upstream}}
         keys = {"listeners": [listener], "limits": {"workers": 1}, **self.more}
         return contenders.mwl_config(os.path.join(run, "bench.json"), self.stack, upstreams, **keys)
 
@@ -125,6 +127,7 @@ PRICES = {
     "idempotency, without a key": Case([own("idempotency")]),
     "idempotency, with a new key": Case([own("idempotency")], ask=ask_with_keys),
     "fault, which never happens": Case([own("fault", share=0, status=503)]),
+    "retryBudget of the upstream": Case(upstream={"retryBudget": {}}),
 }
 
 

@@ -2,6 +2,7 @@
 //! a small recursive model of the specification. Both must have the same Result, the same runs, the same cleanups in
 //! the same order, and the same virtual instants. The `onAlways` of every established entry runs exactly once.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use mwl_proxy::language::outcome::Outcome;
@@ -34,11 +35,12 @@ enum Layer {
         code: Option<&'static str>,
     },
     /// Waits at entry, if so, and lets nobody in, if so: a failure with the code, or a success. `computed`: its block
-    /// evaluates something.
+    /// evaluates something. `in_place`: it decides in place.
     Gate {
         wait: Option<u64>,
         emit: Option<Vec<&'static str>>,
         computed: bool,
+        in_place: bool,
     },
 }
 
@@ -50,11 +52,15 @@ struct Case {
 }
 
 /// The outcome of a run: the codes of the failure's chain (empty for a success), the number of runs of the
-/// target, the cleanups by layer, and when it ended.
+/// target, in how many gates each of them was, how many are still in one, how many successes rose past gates, the
+/// cleanups by layer, and when it ended.
 #[derive(Debug, PartialEq)]
 struct Observed {
     chain: Vec<String>,
     runs: usize,
+    inside: Vec<usize>,
+    left_inside: usize,
+    successes: usize,
     cleanups: Vec<usize>,
     ended: u64,
 }
@@ -91,6 +97,10 @@ struct Model<'a> {
     /// The established bounds, with layer and deadline, outermost first.
     bounds: Vec<(usize, u64)>,
     runs: usize,
+    /// In how many gates it is now, and was at each run of the target.
+    in_gates: usize,
+    inside: Vec<usize>,
+    successes: usize,
     cleanups: Vec<usize>,
 }
 
@@ -141,6 +151,7 @@ impl Model<'_> {
     fn target(&mut self) -> Rise {
         let (after, code) = self.case.turns[self.runs.min(self.case.turns.len() - 1)];
         self.runs += 1;
+        self.inside.push(self.in_gates);
         match self.wait(after, false) {
             Ok(()) => Rise::Settled(code.into_iter().collect()),
             Err(unwind) => unwind,
@@ -216,7 +227,14 @@ impl Model<'_> {
                 }
                 match emit {
                     Some(chain) => Rise::Settled(chain.clone()),
-                    None => self.layer(at + 1),
+                    None => {
+                        self.in_gates += 1;
+                        let rise = self.layer(at + 1);
+                        self.in_gates -= 1;
+                        let succeeds = matches!(&rise, Rise::Settled(chain) if chain.is_empty());
+                        self.successes += usize::from(succeeds);
+                        rise
+                    }
                 }
             }
             Layer::Finally { after, code } => {
@@ -259,13 +277,28 @@ impl Model<'_> {
     }
 }
 
-fn expected(case: &Case) -> Observed {
-    let mut model = Model { case, now: 0, bounds: Vec::new(), runs: 0, cleanups: Vec::new() };
+fn expected(case: &Case, form: Form) -> Observed {
+    let mut model = Model {
+        case,
+        now: 0,
+        bounds: Vec::new(),
+        runs: 0,
+        in_gates: 0,
+        inside: Vec::new(),
+        successes: 0,
+        cleanups: Vec::new(),
+    };
     let chain = match model.layer(0) {
         Rise::Settled(chain) | Rise::Unwind { chain, .. } => chain,
     };
-    let chain = chain.into_iter().map(str::to_owned).collect();
-    Observed { chain, runs: model.runs, cleanups: model.cleanups, ended: model.now }
+    let chain: Vec<_> = chain.into_iter().map(str::to_owned).collect();
+    let Model { runs, mut inside, in_gates, mut successes, cleanups, now, .. } = model;
+    if matches!(form, Form::Wrapped) {
+        // All of it is in one more gate.
+        inside.iter_mut().for_each(|inside| *inside += 1);
+        successes += usize::from(chain.is_empty());
+    }
+    Observed { chain, runs, inside, left_inside: in_gates, successes, cleanups, ended: now }
 }
 
 // --- the engine ----------------------------------------------------------------------------------
@@ -295,7 +328,8 @@ fn definition(case: &Case, form: Form) -> serde_json::Value {
         Form::Wrapped => {
             let provider = "mwl:provider.middleware/mwl/timeout/v1";
             let hour = json!({ "with": { "duration": "PT1H" } });
-            definition["middleware"] = json!([{ "provider": provider, "onEntry": hour }]);
+            let door = json!({ "provider": "mwl:provider.middleware/test/door/v1" });
+            definition["middleware"] = json!([{ "provider": provider, "onEntry": hour }, door]);
         }
     }
     definition
@@ -324,7 +358,8 @@ fn bare(case: &Case) -> serde_json::Value {
             "provider": middleware("loop"),
             "onSuccess": { "when": format!("{{{{ middleware.metadata.iteration < {times} }}}}") },
         }),
-        Layer::Gate { wait, emit, computed } => {
+        Layer::Gate { wait, emit, computed, in_place } => {
+            let name = if *in_place { "door" } else { "gate" };
             let mut with = json!({});
             if let Some(wait) = wait {
                 with["wait"] = json!(wait);
@@ -337,7 +372,8 @@ fn bare(case: &Case) -> serde_json::Value {
                 block["when"] = json!("{{ middleware.input == middleware.input }}");
                 block["assign"] = json!({ "entered": true });
             }
-            json!({ "provider": "mwl:provider.middleware/test/gate/v1", "onEntry": block })
+            let provider = format!("mwl:provider.middleware/test/{name}/v1");
+            json!({ "provider": provider, "onEntry": block })
         }
         Layer::Finally { after, code } => {
             let mut with = json!({ "tag": position.to_string(), "after": after });
@@ -380,8 +416,12 @@ async fn observed(case: &Case, form: Form) -> Observed {
         Outcome::Failure(failure) => failure.chain().map(|link| link.code.to_string()).collect(),
     };
     let tags = scripted.tags();
+    let count = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
     Observed {
         chain,
+        inside: std::mem::take(&mut *scripted.inside.lock().unwrap()),
+        left_inside: count(&scripted.passages.inside),
+        successes: count(&scripted.passages.successes),
         runs: tags.iter().filter(|tag| tag.is_empty()).count(),
         cleanups: tags.iter().filter_map(|tag| tag.parse().ok()).collect(),
         ended,
@@ -413,8 +453,13 @@ fn layer() -> impl Strategy<Value = Layer> {
         1 => (1..4_u64).prop_map(|times| Layer::Loop { times }),
         3 => (even(30), proptest::option::weighted(0.3, Just("Script.Cleanup")))
             .prop_map(|(after, code)| Layer::Finally { after, code }),
-        2 => (proptest::option::of(even(15)), gate(), any::<bool>())
-            .prop_map(|(wait, emit, computed)| Layer::Gate { wait, emit, computed }),
+        4 => (proptest::option::weighted(0.3, even(15)), gate(), (0..4_u8))
+            .prop_map(|(wait, emit, form)| Layer::Gate {
+                wait,
+                emit,
+                computed: form == 0,
+                in_place: form > 1,
+            }),
     ]
 }
 
@@ -435,7 +480,7 @@ proptest! {
     fn a_random_stack_agrees_with_the_model(case in case()) {
         for form in [Form::Bare, Form::Caught, Form::Armed, Form::Wrapped] {
             let observed = in_virtual_time(observed(&case, form));
-            prop_assert_eq!(observed, expected(&case), "{:?}", form);
+            prop_assert_eq!(observed, expected(&case, form), "{:?}", form);
         }
     }
 }

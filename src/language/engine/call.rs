@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::Instant;
-
 use super::execution::Execution;
 use super::frame::{Frame, run_nested};
 use super::location::Location;
@@ -14,7 +12,7 @@ use super::view::{CallRecord, CallView, FrameState, View, Window};
 use crate::language::observe::{End, Ended, Event};
 use crate::language::outcome::{Failure, Outcome};
 use crate::language::plan::{CallPlan, Target, With};
-use crate::language::provider::{Answer, Attempt, CallProvider, Dispatch, Prepared, Slot};
+use crate::language::provider::{Answer, Attempt, CallProvider, Dispatch, Moment, Prepared, Slot};
 use crate::language::value::Value;
 
 /// A call as the operation of a stack.
@@ -70,6 +68,7 @@ impl Operation for CallOperation<'_> {
             let answer = dispatcher.attempt(frame.scope, provider, (with, &input), false).await?;
             return Ok(answer.outcome);
         }
+        frame.scope.now = Moment::default();
         let settled = dispatcher.dispatch(frame.scope, self.call, input, None);
         let settled = Box::pin(settled).await?;
         Ok(frame.arm(self.site, self.call, settled))
@@ -77,6 +76,15 @@ impl Operation for CallOperation<'_> {
 }
 
 impl<'a> Dispatcher<'a> {
+    /// Of a bare call in the Step `place`, which nothing sees.
+    pub(super) const fn at(
+        execution: &'a Execution<'a>,
+        state: &'a FrameState,
+        (place, location): (&'a str, &'a Location<'a>),
+    ) -> Self {
+        Self { execution, state, site: Site { step: None, phase: None, location }, place }
+    }
+
     /// Evaluates the call's fields, and runs its target until that settles.
     pub(super) async fn dispatch(
         self,
@@ -152,7 +160,7 @@ impl<'a> Dispatcher<'a> {
             role: scope.role,
             dispatch: scope.dispatch,
             wait: scope.wait.take(),
-            begun: Instant::now(),
+            begun: std::mem::take(&mut scope.now).read(),
         };
         let slot = Slot::default();
         let running = Running { execution: self.execution, attempt: &attempt, slot: &slot };

@@ -13,11 +13,10 @@ use super::phase::prepared;
 use super::scope::Rise;
 use super::stack::{EntryRun, Site, pause};
 use super::template::{Evaluated, bindings_of, evaluate, holds};
-use super::vars::Vars;
 use crate::language::observe::Event;
 use crate::language::outcome::Outcome;
-use crate::language::plan::{EntryBound, EntryPlan, Shape, StackPlan, StaticDescent};
-use crate::language::provider::{Asked, Asker, Asking, Entry, GatedOff, Phase, Prepared};
+use crate::language::plan::{EntryPlan, Shape};
+use crate::language::provider::{Asked, Asker, Asking, Entry, GatedOff, Moment, Phase, Prepared};
 use crate::language::temporal::Timestamp;
 use crate::language::value::Value;
 
@@ -39,30 +38,20 @@ enum Begun {
     Waits { until: Asking, undecided: bool, pin: Option<Timestamp> },
 }
 
-/// An entry whose action waits, with the state of its `onEntry`.
+/// An entry whose action waits.
 pub(super) struct Paused {
-    run: EntryRun,
-    /// When the phase was entered, if it evaluates anything.
-    pin: Option<Timestamp>,
+    entering: Entering,
     /// What it waits for.
     pub(super) until: Asking,
-    /// Whether its decision depends on the answer, and so has not been told.
-    undecided: bool,
 }
 
-/// A static descent whose entries are not established yet: what rises decides which of them must be crossed.
-pub(super) struct PendingDescent<'p> {
-    plan: &'p StaticDescent,
-    /// The input of the stack, which all entries pass on unchanged.
-    input: Value,
-    /// The variables at that time.
-    vars: Vars,
-    /// How many bounds there were outside.
-    outside: usize,
-    /// The instant of the descent, if it imposed a bound.
-    now: Option<Instant>,
-    /// The attempt number and budget outside.
-    attempt: (u32, Option<u32>),
+/// The state of an `onEntry` whose action has not answered yet.
+pub(super) struct Entering {
+    pub(super) run: EntryRun,
+    /// When the phase was entered, if it evaluates anything.
+    pub(super) pin: Option<Timestamp>,
+    /// Whether its decision depends on the answer, and so has not been told.
+    pub(super) undecided: bool,
 }
 
 /// What an action waits for first, and whether it decides only then. `Err`: it does not wait.
@@ -80,73 +69,9 @@ fn waiting(wanted: Entry) -> Result<(Asking, bool), Entry> {
     }
 }
 
-impl PendingDescent<'_> {
-    /// How many of the `all` entries `rising` must cross.
-    pub(super) fn crossed_by(&self, rising: &Rise, all: usize) -> usize {
-        match rising {
-            Ok(Outcome::Success(_)) => self.plan.crossed,
-            _ => all,
-        }
-    }
-}
-
 impl Frame<'_, '_> {
-    /// Makes a static descent: changes only the scope. [`establish`](Self::establish) establishes its entries
-    /// when they are needed.
-    pub(super) fn descend_static<'p>(
-        &mut self,
-        plan: &'p StaticDescent,
-        input: &Value,
-    ) -> PendingDescent<'p> {
-        let outside = self.scope.bounds();
-        let attempt = (self.scope.attempt, self.scope.attempts);
-        let now = (!plan.bounds.is_empty()).then(Instant::now);
-        for EntryBound { entry: _, after, explanation } in &plan.bounds {
-            let deadline = now.and_then(|now| now.checked_add(*after));
-            self.scope.impose(deadline, Arc::clone(explanation));
-        }
-        if let Some(budget) = plan.budget {
-            (self.scope.attempt, self.scope.attempts) = (1, budget);
-        }
-        let vars = self.state.vars.clone();
-        PendingDescent { plan, input: input.clone(), vars, outside, now, attempt }
-    }
-
-    /// Establishes the outermost `count` entries, as if the descent had gone through them one by one. Lifts the
-    /// bounds of the others, past which a success has risen.
-    pub(super) fn establish(
-        &mut self,
-        stack: &StackPlan,
-        pending: PendingDescent<'_>,
-        count: usize,
-        runs: &mut Vec<EntryRun>,
-    ) {
-        let PendingDescent { plan, input, vars, outside, now, mut attempt } = pending;
-        let mut bounds = plan.bounds.iter().peekable();
-        let mut imposed = outside;
-        runs.reserve(count);
-        for (position, entry) in stack.iter().take(count).enumerate() {
-            let mut run = EntryRun::new(position, input.clone(), attempt);
-            run.state.config = entry.captures().map(Arc::clone);
-            if let Some(bound) = bounds.next_if(|bound| bound.entry == position) {
-                let deadline = now.and_then(|now| now.checked_add(bound.after));
-                run.state.deadline = self.shown(deadline);
-                run.bound = Some(imposed);
-                imposed += 1;
-            }
-            if let Some(budget) = entry.budget() {
-                run.restore_to = Some(vars.clone());
-                run.state.runs = 1;
-                attempt = (1, budget);
-            }
-            runs.push(run);
-        }
-        self.scope.lift(imposed);
-        (self.scope.attempt, self.scope.attempts) = attempt;
-    }
-
     /// A deadline, as `middleware.metadata` shows it; `None` if no expression reads it.
-    fn shown(&self, deadline: Option<Instant>) -> Option<Timestamp> {
+    pub(super) fn shown(&self, deadline: Option<Instant>) -> Option<Timestamp> {
         let read = deadline.filter(|_| self.execution.plan.needs().instants)?;
         Some(self.execution.clock.at(read))
     }
@@ -160,7 +85,7 @@ impl Frame<'_, '_> {
         runs: &mut Vec<EntryRun>,
     ) -> Descent {
         let mut value = input;
-        let mut now = None;
+        let mut now = Moment::default();
         while let Some(entry) = stack.get(runs.len()) {
             match self.descend(site, entry, value, &mut now, runs) {
                 Ok(Descent::Down(passed)) => value = passed,
@@ -184,7 +109,7 @@ impl Frame<'_, '_> {
         site: Site<'_>,
         entry: &EntryPlan,
         input: Value,
-        now: &mut Option<Instant>,
+        now: &mut Moment,
         runs: &mut Vec<EntryRun>,
     ) -> Evaluated<Descent> {
         let outer = (self.scope.attempt, self.scope.attempts);
@@ -197,7 +122,10 @@ impl Frame<'_, '_> {
         match begun {
             Ok(Begun::Descent(descent)) => Ok(descent),
             Ok(Begun::Waits { until, undecided, pin }) => Ok(match runs.pop() {
-                Some(run) => Descent::Waits(Box::new(Paused { run, pin, until, undecided })),
+                Some(run) => {
+                    let entering = Entering { run, pin, undecided };
+                    Descent::Waits(Box::new(Paused { entering, until }))
+                }
                 None => Descent::Down(Value::Null),
             }),
             Err(fault) => {
@@ -213,7 +141,7 @@ impl Frame<'_, '_> {
         site: Site<'_>,
         entry: &EntryPlan,
         run: &mut EntryRun,
-        now: &mut Option<Instant>,
+        now: &mut Moment,
     ) -> Evaluated<Begun> {
         let phase = entry.phase(Phase::Entry);
         let (wanted, pin) = match phase.literal() {
@@ -221,7 +149,7 @@ impl Frame<'_, '_> {
             Some(with) => (self.act(site, entry, run, with)?, None),
             None => {
                 // Evaluation takes time.
-                *now = None;
+                *now = Moment::default();
                 let pin = self.execution.stamp();
                 (self.act_evaluated(site, entry, run, pin)?, Some(pin))
             }
@@ -241,28 +169,41 @@ impl Frame<'_, '_> {
         &mut self,
         site: Site<'_>,
         stack: &[EntryPlan],
-        mut paused: Box<Paused>,
+        paused: Box<Paused>,
+        asked: Asked,
+        runs: &mut Vec<EntryRun>,
+    ) -> Descent {
+        self.answered(site, stack, paused.entering, asked, runs)
+    }
+
+    /// Continues a descent with the answer of the action of the innermost entry, which is `entering`.
+    pub(super) fn answered(
+        &mut self,
+        site: Site<'_>,
+        stack: &[EntryPlan],
+        mut entering: Entering,
         asked: Asked,
         runs: &mut Vec<EntryRun>,
     ) -> Descent {
         let Some(entry) = stack.get(runs.len()) else {
-            return Descent::Down(paused.run.input);
+            return Descent::Down(entering.run.input);
         };
         let Asked { wants, own } = asked;
         if own.is_some() {
-            paused.run.state.own = own;
+            entering.run.state.own = own;
         }
-        if paused.undecided && !matches!(wants, Entry::Ask(_)) {
-            self.decided(site, entry, &paused.run);
+        if entering.undecided && !matches!(wants, Entry::Ask(_)) {
+            self.decided(site, entry, &entering.run);
         }
         let wanted = match waiting(wants) {
             Ok((until, undecided)) => {
-                return Descent::Waits(Box::new(Paused { until, undecided, ..*paused }));
+                let entering = Entering { undecided, ..entering };
+                return Descent::Waits(Box::new(Paused { entering, until }));
             }
             Err(wanted) => wanted,
         };
-        let Paused { mut run, pin, .. } = *paused;
-        match self.enter(site, entry, (&mut run, pin), wanted, &mut None) {
+        let Entering { mut run, pin, .. } = entering;
+        match self.enter(site, entry, (&mut run, pin), wanted, &mut Moment::default()) {
             Ok(Descent::Down(value)) => {
                 runs.push(run);
                 self.descend_all(site, stack, value, runs)
@@ -339,18 +280,16 @@ impl Frame<'_, '_> {
         entry: &EntryPlan,
         (run, pin): (&mut EntryRun, Option<Timestamp>),
         wanted: Entry,
-        now: &mut Option<Instant>,
+        now: &mut Moment,
     ) -> Evaluated<Descent> {
         let race = match &wanted {
-            Entry::Race { bound, .. } => {
-                Some(now.get_or_insert_with(Instant::now).checked_add(*bound))
-            }
+            Entry::Race { bound, .. } => Some(now.read().checked_add(*bound)),
             _ => None,
         };
         run.state.deadline = self.shown(race.flatten());
         if let Some(pin) = pin {
             self.shape_entry(site, entry, run, pin)?;
-            *now = None;
+            *now = Moment::default();
         }
         let emitted = match wanted {
             Entry::Substitute(outcome) => Some(outcome),

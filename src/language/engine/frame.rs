@@ -6,14 +6,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use super::call::{CallOperation, Dispatcher};
+use super::descent::Descent;
 use super::execution::Execution;
 use super::location::Location;
 use super::scope::{Interrupted, Rise, Scope};
-use super::stack::{Operation, Site};
+use super::stack::{Crossing, Operation, Site};
 use super::vars::Vars;
 use super::view::{CompletedFrame, FrameState, PhaseView, StepState, View};
 use crate::language::outcome::Failure;
 use crate::language::plan::{FlowId, FlowPlan};
+use crate::language::provider::Moment;
 use crate::language::temporal::Timestamp;
 use crate::language::value::{Map, Value};
 
@@ -34,6 +36,7 @@ struct GraphOperation;
 
 impl Operation for GraphOperation {
     async fn run(&self, frame: &mut Frame<'_, '_>, at: &Location<'_>, input: Value) -> Rise {
+        frame.scope.now = Moment::default();
         frame.graph(at, input).await
     }
 }
@@ -106,25 +109,43 @@ impl<'e, 's> Frame<'e, 's> {
             return Box::pin(self.stack(site, &self.flow.stack, input, &GraphOperation)).await;
         };
         // The same as the graph would do, without the transitions, which nothing in this Flow can see.
-        if let Some((provider, with)) = call.call.bare().filter(|_| call.stack.is_empty()) {
-            let location = self.location.step(&plan.name, 1);
-            let dispatcher = Dispatcher {
-                execution: self.execution,
-                state: &self.state,
-                site: Site { step: None, phase: None, location: &location },
-                place: &plan.name,
-            };
+        let (stack, bare) = (&call.stack, call.call.bare());
+        let location = self.location.step(&plan.name, 1);
+        if let Some((provider, with)) = bare.filter(|_| stack.is_empty()) {
+            let dispatcher = Dispatcher::at(self.execution, &self.state, (&*plan.name, &location));
             let answer = dispatcher.attempt(self.scope, provider, (with, &input), false).await?;
             return Ok(answer.outcome);
         }
-        let step = self.begin_step(plan, input.clone());
-        let location = self.location.step(step.name, 1);
+        let Some((bare, descent)) = bare.and_then(|bare| Some((bare, self.known(stack)?))) else {
+            let step = self.begin_step(plan, input.clone());
+            let site = Site { step: Some(&step), phase: None, location: &location };
+            let operation = CallOperation { site, call: &call.call };
+            return self.stack(site, stack, input, &operation).await;
+        };
+        // As `stack` does it, but without a future of its own, for which each request would pay. Nothing sees the Step before
+        // one of the entries is established.
+        let (entered, (provider, with)) = (self.execution.stamp(), bare);
+        let mut pending = self.pending(descent);
+        let opened = match self.open(&mut pending, &input) {
+            Err(asked) => Err(asked),
+            Ok(()) => {
+                let at = (&*plan.name, &location);
+                let dispatcher = Dispatcher::at(self.execution, &self.state, at);
+                let attempt = dispatcher.attempt(self.scope, provider, (with, &input), false);
+                let rising = attempt.await.map(|answer| answer.outcome);
+                match self.close(stack, &mut pending, &input, &rising) {
+                    None => return rising,
+                    Some(runs) => Ok(Crossing { runs, descent: Descent::Rises(rising) }),
+                }
+            }
+        };
+        let step = StepState { entered, ..self.begin_step(plan, input.clone()) };
         let site = Site { step: Some(&step), phase: None, location: &location };
         let operation = CallOperation { site, call: &call.call };
-        if call.stack.is_empty() {
-            return operation.run(self, &location, input).await;
-        }
-        self.stack(site, &call.stack, input, &operation).await
+        let crossing = opened.unwrap_or_else(|asked| {
+            self.answered_in_place(site, stack, &mut pending, asked, &input)
+        });
+        self.crossed(site, stack, crossing, &operation).await
     }
 
     /// The bindings for a construct that was entered at `pin`.

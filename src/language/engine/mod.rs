@@ -16,6 +16,7 @@ mod frame;
 mod gather;
 mod graph;
 mod location;
+mod opening;
 mod part;
 mod phase;
 mod scope;

@@ -29,7 +29,7 @@ use super::alarm::Alarm;
 use crate::language::code::system;
 use crate::language::expr::Turn;
 use crate::language::outcome::{Failure, FailureType, Outcome};
-use crate::language::provider::{Role, Slot, Wait};
+use crate::language::provider::{Moment, Role, Slot, Wait};
 
 /// What rises: an outcome, or an unwind.
 pub(super) type Rise = Result<Outcome, Interrupted>;
@@ -78,6 +78,8 @@ pub(super) struct Scope {
     outside: Option<Instant>,
     /// The wait before the current re-run, until its first attempt takes it.
     pub(super) wait: Option<Wait>,
+    /// When the stack was entered whose operation begins, if that is an attempt, which takes this: it begins at that instant.
+    pub(super) now: Moment,
     /// Whether a `catch` has taken a failure here. It is read for a cleanup.
     pub(super) caught: bool,
 }
@@ -144,6 +146,7 @@ impl Scope {
             dispatch: None,
             outside: None,
             wait: None,
+            now: Moment::default(),
             caught: false,
         }
     }

@@ -66,6 +66,12 @@ pub(super) struct EntryRun {
     pub(super) iterations: u32,
 }
 
+/// A stack that is crossed entry by entry: the established entries, and what happens next.
+pub(super) struct Crossing {
+    pub(super) runs: Vec<EntryRun>,
+    pub(super) descent: Descent,
+}
+
 /// The outcome of crossing `onSuccess` or `onFailure`.
 pub(super) enum Crossed {
     Emit(Outcome),
@@ -138,17 +144,36 @@ impl Frame<'_, '_> {
         if stack.is_empty() {
             return operation.run(self, site.location, input).await;
         }
-        let mut runs = match stack.static_descent() {
-            Some(_) => Vec::new(),
-            None => Vec::with_capacity(stack.len()),
+        let Some(plan) = self.known(stack) else {
+            let mut runs = Vec::with_capacity(stack.len());
+            let descent = self.descend_all(site, stack, input, &mut runs);
+            return self.crossed(site, stack, Crossing { runs, descent }, operation).await;
         };
-        let mut pending = stack.static_descent().map(|plan| self.descend_static(plan, &input));
-        let mut value = input;
+        let mut pending = self.pending(plan);
+        let crossing = match self.open(&mut pending, &input) {
+            Err(asked) => self.answered_in_place(site, stack, &mut pending, asked, &input),
+            Ok(()) => {
+                let received = input.clone();
+                let rising = operation.run(self, site.location, input).await;
+                match self.close(stack, &mut pending, &received, &rising) {
+                    None => return rising,
+                    Some(runs) => Crossing { runs, descent: Descent::Rises(rising) },
+                }
+            }
+        };
+        self.crossed(site, stack, crossing, operation).await
+    }
+
+    /// Crosses `stack` entry by entry, from where `crossing` is.
+    pub(super) async fn crossed<O: Operation>(
+        &mut self,
+        site: Site<'_>,
+        stack: &StackPlan,
+        crossing: Crossing,
+        operation: &O,
+    ) -> Rise {
+        let Crossing { mut runs, mut descent } = crossing;
         loop {
-            let mut descent = match &pending {
-                Some(_) => Descent::Down(value),
-                None => self.descend_all(site, stack, value, &mut runs),
-            };
             let descended = loop {
                 descent = match descent {
                     Descent::Down(passed) => break Ok(passed),
@@ -163,11 +188,7 @@ impl Frame<'_, '_> {
                 Ok(passed) => operation.run(self, &site.location.below(&runs), passed).await,
                 Err(risen) => risen,
             };
-            if let Some(pending) = pending.take() {
-                let crossed = pending.crossed_by(&rising, stack.len());
-                self.establish(stack, pending, crossed, &mut runs);
-            }
-            value = loop {
+            let value = loop {
                 let Some((run, outer)) = runs.split_last_mut() else {
                     return rising;
                 };
@@ -199,6 +220,7 @@ impl Frame<'_, '_> {
                 }
                 runs.pop();
             };
+            descent = self.descend_all(site, stack, value, &mut runs);
         }
     }
 

@@ -13,7 +13,7 @@ mod worst;
 pub(in crate::language) use inspect::change_entries;
 pub use inspect::{Construct, ProgramSite};
 pub use needs::Needs;
-pub use stack::{EntryBound, StackPlan, StaticDescent};
+pub use stack::{Decision, EntryBound, MOST_DECISIONS, StackPlan, StaticDescent};
 pub use worst::Calls;
 pub(in crate::language) use worst::leads_back;
 

@@ -2,8 +2,9 @@
 //!
 //! Most entries of a policy evaluate nothing on the way down, and do nothing when a success rises past them.
 //! If no entry of a stack evaluates anything on the way down, everything that the descent does is known at
-//! compile time: the bounds that it imposes, and how often the inner scope may run. So the engine only
-//! imposes the bounds. It establishes the entries later, and only if something rises for which they act.
+//! compile time: the bounds that it imposes, how often the inner scope may run, and which entries decide in place
+//! whether a run passes. So the engine only imposes the bounds and asks those entries. It establishes the entries later,
+//! and only if something rises for which they act, or if one does not simply let the run pass.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,7 +12,10 @@ use std::time::Duration;
 
 use super::{EntryPlan, PhasePlan, Shape, With};
 use crate::language::outcome::Failure;
-use crate::language::provider::{Entry, Phase, Prepared};
+use crate::language::provider::{Entry, Middleware, Phase, Prepared};
+
+/// How many entries of a stack may decide in place. One with more is crossed entry by entry.
+pub const MOST_DECISIONS: usize = 4;
 
 /// An ordered stack, outermost first.
 #[derive(Debug, Default)]
@@ -25,11 +29,26 @@ pub struct StackPlan {
 pub struct StaticDescent {
     /// The bounds that it imposes, outermost first.
     pub bounds: Box<[EntryBound]>,
+    /// The entries that decide in place, outermost first.
+    pub decisions: Box<[Decision]>,
     /// The budget of the innermost entry that may re-run its inner scope, if there is one.
     pub budget: Option<Option<u32>>,
     /// How many entries, from the outermost, a success must cross. The last of them is the innermost that
-    /// does anything for a success.
+    /// does anything for a success, apart from settling what it decided in place.
     pub crossed: usize,
+    /// Whether no entry does anything more once all have let the run pass, whatever rises.
+    pub inert: bool,
+}
+
+/// An entry that decides in place.
+#[derive(Debug)]
+pub struct Decision {
+    /// Its position in the stack.
+    pub entry: usize,
+    /// It decides.
+    pub middleware: Arc<dyn Middleware>,
+    /// On what it decides.
+    pub with: Prepared,
 }
 
 /// A bound that an entry imposes.
@@ -44,7 +63,8 @@ pub struct EntryBound {
 }
 
 impl StackPlan {
-    /// Its descent, if that is static: no entry evaluates anything on the way down or decides at run time.
+    /// Its descent, if that is static: no entry evaluates anything on the way down, and those that decide at run time decide
+    /// in place.
     pub const fn static_descent(&self) -> Option<&StaticDescent> {
         self.descent.as_ref()
     }
@@ -79,24 +99,35 @@ impl FromIterator<EntryPlan> for StackPlan {
 
 impl StaticDescent {
     fn of(stack: &[EntryPlan]) -> Option<Self> {
-        let mut bounds = Vec::new();
+        let (mut bounds, mut decisions) = (Vec::new(), Vec::new());
         for (entry, plan) in stack.iter().enumerate() {
             let phase = plan.phase(Phase::Entry);
             let with = phase.literal()?;
             if !phase.acts {
                 continue;
             }
-            match plan.middleware.opening(with)? {
-                Entry::Proceed => {}
-                Entry::Race { bound: after, explanation } => {
+            match plan.middleware.opening(with) {
+                Some(Entry::Proceed) => {}
+                Some(Entry::Race { bound: after, explanation }) => {
                     bounds.push(EntryBound { entry, after, explanation });
                 }
-                Entry::Substitute(_) | Entry::After(..) | Entry::Ask(_) => return None,
+                None if plan.middleware.decides_in_place() => {
+                    let (middleware, with) = (Arc::clone(&plan.middleware), Arc::clone(with));
+                    decisions.push(Decision { entry, middleware, with });
+                }
+                None | Some(Entry::Substitute(_) | Entry::After(..) | Entry::Ask(_)) => {
+                    return None;
+                }
             }
         }
         let budget = stack.iter().rev().find_map(EntryPlan::budget);
+        if decisions.len() > MOST_DECISIONS {
+            return None;
+        }
         let silent = stack.iter().rev().take_while(|entry| entry.passes_success()).count();
-        Some(Self { bounds: bounds.into(), budget, crossed: stack.len() - silent })
+        let crossed = stack.len() - silent;
+        let inert = bounds.is_empty() && budget.is_none() && stack.iter().all(EntryPlan::is_inert);
+        Some(Self { bounds: bounds.into(), decisions: decisions.into(), budget, crossed, inert })
     }
 }
 
@@ -113,9 +144,19 @@ impl EntryPlan {
         reruns.then(|| self.captures().and_then(|with| self.middleware.budget(with)))
     }
 
+    /// Whether it does nothing more once it has let a run pass.
+    fn is_inert(&self) -> bool {
+        let forgets = !self.middleware.decides_in_place() || self.middleware.forgets();
+        let later = [Phase::Success, Phase::Failure, Phase::Always];
+        forgets && later.iter().all(|phase| self.phase(*phase).is_idle())
+    }
+
     /// Whether a success rises past it unchanged, and it runs nothing afterwards.
     fn passes_success(&self) -> bool {
-        self.phase(Phase::Success).is_idle() && self.phase(Phase::Always).is_idle()
+        let success = self.phase(Phase::Success);
+        let decides = self.phase(Phase::Entry).acts && self.middleware.decides_in_place();
+        let settles = decides && success.literal().is_some();
+        (settles || success.is_idle()) && self.phase(Phase::Always).is_idle()
     }
 }
 

@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::attempt::Role;
 use super::contract::Prepared;
 use crate::language::clock::Clock;
@@ -82,6 +84,30 @@ pub struct Asked {
     pub wants: Entry,
     /// The entry's own state from now on; `None` leaves what is there.
     pub own: Option<Box<dyn Any + Send + Sync>>,
+}
+
+/// What a middleware that decides in place says to a run.
+#[derive(Debug)]
+pub enum Passage {
+    /// The run goes on, once, with the same input.
+    Passes(Pass),
+    /// Anything else: it is refused, or waits, or the entry keeps more of it than a number.
+    Otherwise(Asked),
+}
+
+/// What an entry keeps of a run that it let through in place: a number, whose meaning is the middleware's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pass(pub u64);
+
+/// The instant at which something happens: read once, when somebody first needs it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moment(Option<Instant>);
+
+impl Moment {
+    /// The instant.
+    pub fn read(&mut self) -> Instant {
+        *self.0.get_or_insert_with(Instant::now)
+    }
 }
 
 /// What an entry does if it is gated off.

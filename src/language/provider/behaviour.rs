@@ -1,10 +1,13 @@
 //! A middleware's behaviour: what it does at each phase, and how it is checked and described.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::action::{Always, Ascent, Asker, Entry, EntryState, GatedOff};
+use super::action::{
+    Always, Ascent, Asked, Asker, Entry, EntryState, GatedOff, Moment, Pass, Passage,
+};
 use super::contract::{Contract, Phase, Prepared};
 use super::installation::Installation;
 use super::rising::Rising;
@@ -126,8 +129,41 @@ pub trait Middleware: fmt::Debug + Send + Sync {
         with: &Prepared,
         asker: Asker<'_>,
     ) -> Result<Entry, Failure> {
-        let _ = (entry, with, asker);
-        Ok(Entry::Proceed)
+        let (wants, own) = match self.admit(with, &asker, &mut Moment::default()) {
+            Passage::Passes(pass) => (Entry::Proceed, self.held(with, pass)),
+            Passage::Otherwise(Asked { wants, own }) => (wants, own),
+        };
+        entry.own = own;
+        Ok(wants)
+    }
+
+    /// Whether the action at `onEntry` is [`admit`](Self::admit). Then the engine asks that alone where it can, and makes
+    /// no state for an entry that lets a run pass, unless something rises for which the entry acts.
+    fn decides_in_place(&self) -> bool {
+        false
+    }
+
+    /// What the entry says to a run that comes `now`. Each pass is then either [settled](Self::settle) or [held](Self::held), once.
+    fn admit(&self, with: &Prepared, asker: &Asker<'_>, now: &mut Moment) -> Passage {
+        let _ = (with, asker, now);
+        Passage::Passes(Pass::default())
+    }
+
+    /// Whether a pass has taken nothing, so that it need not be settled or held where nobody asks what the entry found.
+    fn forgets(&self) -> bool {
+        false
+    }
+
+    /// The entry's own state after `pass`. Dropping it gives back what the pass has taken.
+    fn held(&self, with: &Prepared, pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
+        let _ = (with, pass);
+        None
+    }
+
+    /// A success has risen past the entry, and nothing else happens to it: does what
+    /// [`on_success`](Self::on_success) does, which lets it rise, and gives back what `pass` has taken.
+    fn settle(&self, pass: Pass) {
+        let _ = pass;
     }
 
     /// The answer of [`on_entry`](Self::on_entry) to `with`, if it depends only on that and changes nothing

@@ -23,7 +23,8 @@ mod rising;
 mod written;
 
 pub use action::{
-    Always, Ascent, Asked, Asker, Asking, DelaySource, Entry, EntryState, Feed, GatedOff, Reentry,
+    Always, Ascent, Asked, Asker, Asking, DelaySource, Entry, EntryState, Feed, GatedOff, Moment,
+    Pass, Passage, Reentry,
 };
 pub use attempt::{Attempt, AttemptId, Destination, ReachedEndpoint, Role, Slot, Wait};
 pub use behaviour::{Middleware, Surroundings};

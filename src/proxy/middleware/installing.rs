@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::{EntryHost, entry_host};
 use crate::language::outcome::Failure;
-use crate::language::provider::{Asker, Installation, Phase, Role, Surroundings, WrittenEntry};
+use crate::language::provider::{Installation, Phase, Role, Surroundings, WrittenEntry};
 use crate::language::temporal::Span;
 use crate::language::value::Value;
 use crate::proxy::store::Store;
@@ -74,8 +74,8 @@ pub(super) fn store(at: &Installation<'_>, with: &Value) -> Result<Option<Arc<St
 
 /// Whether an entry acts for whoever asks. It lets a cleanup pass that came upon it in a Flow that it shares with Steps: only in the
 /// stack of a cleanup is it meant for one.
-pub(super) fn acts_for(cleanup: bool, asker: Asker<'_>) -> bool {
-    cleanup || asker.role == Role::Step
+pub(super) fn acts_for(cleanup: bool, role: Role) -> bool {
+    cleanup || role == Role::Step
 }
 
 /// Warns of a `key` that is the same for every request: what that means, and what to write for it.

@@ -1,15 +1,17 @@
 //! A call provider that plays a script and remembers its runs, and a middleware that waits and answers in place of
 //! its scope, under paused time.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mwl_proxy::language::outcome::{Failure, Outcome};
 use mwl_proxy::language::provider::{
-    Answer, Asker, AttemptId, CallProvider, Catalog, Contract, Dispatch, Entry, EntryState,
-    Middleware, OperationKey, Phase, Prepared, Role,
+    Answer, Ascent, Asked, Asker, AttemptId, CallProvider, Catalog, Contract, Dispatch, Entry,
+    EntryState, Middleware, Moment, OperationKey, Pass, Passage, Phase, Prepared, Role,
 };
 use mwl_proxy::language::value::{Array, Value};
 use tokio::time::Instant;
@@ -46,6 +48,9 @@ pub(crate) struct Scripted {
     next: Mutex<usize>,
     start: Instant,
     pub(crate) seen: Mutex<Vec<Seen>>,
+    pub(crate) passages: Arc<Passages>,
+    /// How many runs were inside gates at each call without a `tag`.
+    pub(crate) inside: Mutex<Vec<usize>>,
 }
 
 const CONTRACT: &str = r#"{
@@ -58,49 +63,121 @@ const CONTRACT: &str = r#"{
 }"#;
 
 /// At `onEntry` waits `wait` milliseconds, where that is there, and then, where there is `emit`, puts a failure of that
-/// code in the place of its scope's Result: a success, where it is null.
+/// code in the place of its scope's Result: a success, where it is null. There are two, of which one decides in place.
 #[derive(Debug)]
-struct Gate(Contract);
+struct Gate {
+    contract: Contract,
+    in_place: bool,
+    passages: Arc<Passages>,
+}
+
+/// What passed the gates.
+#[derive(Debug, Default)]
+pub(crate) struct Passages {
+    /// How many runs are inside a gate now.
+    pub(crate) inside: AtomicUsize,
+    /// How many successes have risen past one.
+    pub(crate) successes: AtomicUsize,
+}
+
+/// A run inside a gate.
+#[derive(Debug)]
+struct Inside(Arc<Passages>);
 
 const GATE: &str = r#"{
     "$schema": "https://mwl.dev/v0.1/provider/schema.json",
-    "uri": "mwl:provider.middleware/test/gate/v1",
-    "codePrefix": "Gate",
+    "uri": "mwl:provider.middleware/test/NAME/v1",
+    "codePrefix": "PREFIX",
     "description": "Waits, and answers.",
     "attachment": ["step", "flow"],
-    "phases": { "onEntry": {
-        "action": { "kind": "control", "description": "Waits, and answers." },
-        "parameters": { "type": "object", "properties": { "wait": {}, "emit": {} } }
-    } },
+    "phases": {
+        "onEntry": {
+            "action": { "kind": "control", "description": "Waits, and answers." },
+            "parameters": { "type": "object", "properties": { "wait": {}, "emit": {} } }
+        },
+        "onSuccess": { "action": { "kind": "control", "description": "Counts." } }
+    },
     "failureCatalog": { "closed": [], "open": ["*"] }
 }"#;
 
+impl Gate {
+    fn new(in_place: bool, passages: &Arc<Passages>) -> Arc<dyn Middleware> {
+        let (name, prefix) = if in_place { ("door", "Door") } else { ("gate", "Gate") };
+        let document = GATE.replace("NAME", name).replace("PREFIX", prefix);
+        let contract = Contract::parse(&document).unwrap();
+        Arc::new(Self { contract, in_place, passages: Arc::clone(passages) })
+    }
+
+    fn enter(&self) {
+        self.passages.inside.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn inside(&self) -> Option<Box<dyn Any + Send + Sync>> {
+        Some(Box::new(Inside(Arc::clone(&self.passages))))
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.inside.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl Middleware for Gate {
     fn contract(&self) -> &Contract {
-        &self.0
+        &self.contract
     }
 
     fn prepare(&self, _phase: Phase, with: &Value) -> Result<Prepared, Failure> {
         Ok(Arc::new(with.clone()))
     }
 
-    fn on_entry(
-        &self,
-        _state: &mut EntryState,
-        with: &Prepared,
-        _asker: Asker<'_>,
-    ) -> Result<Entry, Failure> {
+    fn decides_in_place(&self) -> bool {
+        self.in_place
+    }
+
+    fn admit(&self, with: &Prepared, _asker: &Asker<'_>, _now: &mut Moment) -> Passage {
         let with = with.downcast_ref::<Value>().unwrap();
-        let then = with.get("emit").map_or(Entry::Proceed, |code| {
-            Entry::Substitute(match code.as_str() {
-                None => Outcome::Success(Value::Null),
-                Some(code) => Failure::error(code.to_owned(), "the gate is shut").into(),
-            })
+        let emitted = with.get("emit").map(|code| match code.as_str() {
+            None => Outcome::Success(Value::Null),
+            Some(code) => Failure::error(code.to_owned(), "the gate is shut").into(),
         });
-        Ok(match with.get("wait").and_then(|wait| wait.as_u64()) {
+        let wait = with.get("wait").and_then(|wait| wait.as_u64());
+        if emitted.is_none() {
+            self.enter();
+            if wait.is_none() {
+                return Passage::Passes(Pass(1));
+            }
+        }
+        let own = if emitted.is_none() { self.inside() } else { None };
+        let then = emitted.map_or(Entry::Proceed, Entry::Substitute);
+        let wants = match wait {
             Some(wait) => Entry::After(Duration::from_millis(wait), Box::new(then)),
             None => then,
-        })
+        };
+        Passage::Otherwise(Asked { wants, own })
+    }
+
+    fn held(&self, _with: &Prepared, pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
+        assert_eq!(pass, Pass(1));
+        self.inside()
+    }
+
+    fn settle(&self, pass: Pass) {
+        assert_eq!(pass, Pass(1));
+        self.passages.successes.fetch_add(1, Ordering::Relaxed);
+        drop(self.inside());
+    }
+
+    fn on_success(
+        &self,
+        _state: &mut EntryState,
+        _with: &Prepared,
+        _value: &Value,
+        _asker: Asker<'_>,
+    ) -> Result<Ascent, Failure> {
+        self.passages.successes.fetch_add(1, Ordering::Relaxed);
+        Ok(Ascent::Pass)
     }
 }
 
@@ -112,13 +189,17 @@ impl Scripted {
             next: Mutex::new(0),
             start: Instant::now(),
             seen: Mutex::default(),
+            passages: Arc::default(),
+            inside: Mutex::default(),
         })
     }
 
     pub(crate) fn catalog(self: &Arc<Self>) -> Catalog {
         let mut catalog = Catalog::spec_defined(None);
         catalog.add_call(Arc::clone(self) as Arc<dyn CallProvider>).unwrap();
-        catalog.add_middleware(Arc::new(Gate(Contract::parse(GATE).unwrap()))).unwrap();
+        for in_place in [false, true] {
+            catalog.add_middleware(Gate::new(in_place, &self.passages)).unwrap();
+        }
         catalog
     }
 
@@ -147,6 +228,8 @@ impl CallProvider for Scripted {
             let turn = if tag.is_some() {
                 turn_of(with, dispatch.attempt.number)
             } else {
+                let inside = self.passages.inside.load(Ordering::Relaxed);
+                self.inside.lock().unwrap().push(inside);
                 let mut next = self.next.lock().unwrap();
                 let turn = self.turns[(*next).min(self.turns.len() - 1)].clone();
                 *next += 1;

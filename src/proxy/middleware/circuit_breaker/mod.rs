@@ -20,8 +20,8 @@ use super::states::States;
 use super::{Own, entry_host};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
-    Arguments, Ascent, Asker, Contract, Draws, Entry, EntryState, Installation, Middleware, Phase,
-    Prepared,
+    Arguments, Ascent, Asked, Asker, Contract, Draws, Entry, EntryState, Installation, Middleware,
+    Moment, Pass, Passage, Phase, Prepared, Role,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -32,6 +32,11 @@ pub(super) const OWN: Own = Own { make };
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("circuit-breaker.v1.json")));
+
+/// The pass of a run that is let through because the breaker is closed.
+const COUNTED: Pass = Pass(1);
+/// The pass of a run for which the entry does not act.
+const PASSED_BY: Pass = Pass(0);
 
 /// The `circuit-breaker` middleware.
 #[derive(Debug)]
@@ -104,8 +109,8 @@ impl Refused {
 
 impl CircuitBreaker {
     /// The state, if it acts for whoever asks.
-    fn acting(&self, asker: Asker<'_>) -> Option<&Installed> {
-        self.installed.as_ref().filter(|installed| acts_for(installed.cleanup, asker))
+    fn acting(&self, role: Role) -> Option<&Installed> {
+        self.installed.as_ref().filter(|installed| acts_for(installed.cleanup, role))
     }
 }
 
@@ -164,30 +169,35 @@ impl Middleware for CircuitBreaker {
         }
     }
 
-    fn on_entry(
-        &self,
-        state: &mut EntryState,
-        _with: &Prepared,
-        asker: Asker<'_>,
-    ) -> Result<Entry, Failure> {
-        let Some(installed) = self.acting(asker) else {
-            return Ok(Entry::Proceed);
+    fn decides_in_place(&self) -> bool {
+        true
+    }
+
+    fn admit(&self, _with: &Prepared, asker: &Asker<'_>, _now: &mut Moment) -> Passage {
+        let Some(installed) = self.acting(asker.role) else {
+            return Passage::Passes(PASSED_BY);
         };
-        let (admission, changed) = installed.state.breaker.admit();
+        let breaker = &installed.state.breaker;
+        if breaker.mode() == Mode::Closed {
+            return Passage::Passes(COUNTED);
+        }
+        let (admission, changed) = breaker.admit();
         installed.changed(changed);
-        Ok(match admission {
-            Admission::Passes => Entry::Proceed,
-            Admission::Probe(probe) => {
-                state.own = Some(Box::new(probe));
-                Entry::Proceed
-            }
+        Passage::Otherwise(match admission {
+            Admission::Passes => return Passage::Passes(COUNTED),
+            Admission::Probe(probe) => Asked { wants: Entry::Proceed, own: Some(Box::new(probe)) },
             Admission::Refused(mode, wait) => {
                 let refused = Refused(mode, wait);
-                let failure = refused.failure();
-                state.own = Some(Box::new(refused));
-                Entry::Substitute(failure.into())
+                let wants = Entry::Substitute(refused.failure().into());
+                Asked { wants, own: Some(Box::new(refused)) }
             }
         })
+    }
+
+    fn settle(&self, pass: Pass) {
+        if let Some(installed) = self.installed.as_ref().filter(|_| pass == COUNTED) {
+            installed.state.breaker.succeeded();
+        }
     }
 
     fn on_success(
@@ -197,7 +207,7 @@ impl Middleware for CircuitBreaker {
         _value: &Value,
         asker: Asker<'_>,
     ) -> Result<Ascent, Failure> {
-        if let Some(installed) = self.acting(asker) {
+        if let Some(installed) = self.acting(asker.role) {
             match probe(state) {
                 None => installed.state.breaker.succeeded(),
                 Some(probe) => installed.changed(probe.succeeded()),
@@ -213,7 +223,7 @@ impl Middleware for CircuitBreaker {
         failure: &Arc<Failure>,
         asker: Asker<'_>,
     ) -> Result<Ascent, Failure> {
-        let Some(installed) = self.acting(asker) else {
+        let Some(installed) = self.acting(asker.role) else {
             return Ok(Ascent::Pass);
         };
         let breaker = &installed.state.breaker;

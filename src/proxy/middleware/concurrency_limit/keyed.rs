@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::places::Places;
 use super::settings::Settings;
 
-/// In how many maps the keys are, so that two workers seldom want the same lock.
+/// In how many maps the keys are, so that two workers seldom write to the same one.
 const SHARDS: usize = 16;
 
 /// For how many keys of a limit places are kept. Further ones share the places of one key.
@@ -19,7 +19,7 @@ pub(super) struct Keyed {
     settings: Settings,
     hasher: RandomState,
     /// By the hash of a key: clients choose keys, and a hash is never large.
-    shards: [Mutex<HashMap<u64, Arc<Places>>>; SHARDS],
+    shards: [RwLock<HashMap<u64, Arc<Places>>>; SHARDS],
     further: Arc<Places>,
 }
 
@@ -40,7 +40,14 @@ impl Keyed {
         let Some(shard) = self.shards.get(hash as usize % SHARDS) else {
             return Arc::clone(&self.further);
         };
-        let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        // A key that is known keeps nobody waiting.
+        let known = shard.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(places) = known.get(&hash) {
+            return Arc::clone(places);
+        }
+        drop(known);
+        let mut shard = shard.write().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have been faster.
         if let Some(places) = shard.get(&hash) {
             return Arc::clone(places);
         }
@@ -71,7 +78,7 @@ mod tests {
         for key in 0..3 * KEYS {
             assert!(matches!(keyed.of(&key.to_string()).ask(), Admission::Place(_)));
         }
-        let kept: usize = keyed.shards.iter().map(|shard| shard.lock().unwrap().len()).sum();
+        let kept: usize = keyed.shards.iter().map(|shard| shard.read().unwrap().len()).sum();
         assert!(kept <= KEYS, "{kept}");
         assert!(matches!(keyed.of("held").ask(), Admission::Full));
         drop(held);

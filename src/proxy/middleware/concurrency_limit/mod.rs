@@ -8,11 +8,12 @@ mod keyed;
 mod places;
 mod settings;
 
+use std::any::Any;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use self::keyed::Keyed;
-use self::places::{Admission, Place, Places, Went};
+use self::places::{Admission, Place, Places, Taken, Went};
 use self::settings::Settings;
 use super::failures::{Verdict, judge};
 use super::installing::{self, acts_for};
@@ -21,7 +22,7 @@ use super::{Own, written};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Ascent, Asked, Asker, Asking, Contract, Draws, Entry, EntryState, Installation,
-    Middleware, Phase, Prepared, Surroundings, WrittenEntry,
+    Middleware, Moment, Pass, Passage, Phase, Prepared, Surroundings, WrittenEntry,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -83,16 +84,6 @@ impl Limits {
             Self::One(Arc::new(Places::new(&settings)))
         }
     }
-
-    fn of(&self, with: &Prepared) -> Arc<Places> {
-        match self {
-            Self::One(places) => Arc::clone(places),
-            Self::Each(keyed) => {
-                let with = with.downcast_ref::<LimitArguments>();
-                keyed.of(with.and_then(|with| with.key.as_deref()).unwrap_or_default())
-            }
-        }
-    }
 }
 
 impl Refused {
@@ -119,9 +110,12 @@ impl Refused {
 }
 
 impl ConcurrencyLimit {
-    /// The entry, if it acts for whoever asks.
-    fn acting(&self, asker: Asker<'_>) -> Option<&Installed> {
-        self.installed.as_ref().filter(|installed| acts_for(installed.cleanup, asker))
+    /// The place of `pass`, if the entry acted. Only one limit for all gives places at once.
+    fn taken(&self, pass: Pass) -> Option<(&Arc<Places>, Taken)> {
+        match (Taken::of(pass), &*self.installed.as_ref()?.limits) {
+            (Some(taken), Limits::One(places)) => Some((places, taken)),
+            _ => None,
+        }
     }
 }
 
@@ -195,37 +189,53 @@ impl Middleware for ConcurrencyLimit {
         }
     }
 
-    fn on_entry(
-        &self,
-        state: &mut EntryState,
-        with: &Prepared,
-        asker: Asker<'_>,
-    ) -> Result<Entry, Failure> {
-        let Some(installed) = self.acting(asker) else {
-            return Ok(Entry::Proceed);
-        };
-        let places = installed.limits.of(with);
-        Ok(match places.ask() {
-            Admission::Place(place) => {
-                state.own = Some(Box::new(place));
-                Entry::Proceed
+    fn decides_in_place(&self) -> bool {
+        true
+    }
+
+    fn admit(&self, with: &Prepared, asker: &Asker<'_>, now: &mut Moment) -> Passage {
+        let installed = self.installed.as_ref();
+        let acting = installed.filter(|installed| acts_for(installed.cleanup, asker.role));
+        let places = match acting.map(|installed| &*installed.limits) {
+            None => return Passage::Passes(Pass::default()),
+            Some(Limits::One(places)) => match places.take_at_once(now) {
+                Some(taken) => return Passage::Passes(taken.into()),
+                None => Arc::clone(places),
+            },
+            Some(Limits::Each(keyed)) => {
+                let with = with.downcast_ref::<LimitArguments>();
+                keyed.of(with.and_then(|with| with.key.as_deref()).unwrap_or_default())
             }
+        };
+        Passage::Otherwise(match places.ask() {
+            Admission::Place(place) => Asked { wants: Entry::Proceed, own: Some(Box::new(place)) },
             Admission::Queued(waiting) => {
                 let since = tokio::time::Instant::now();
-                Entry::Ask(Asking::new(async move {
+                let wants = Entry::Ask(Asking::new(async move {
                     let Some(place) = waiting.place().await else {
                         let refused = Refused::of(&places, Some(since.elapsed()));
                         return Asked { wants: refused.entry(), own: Some(Box::new(refused)) };
                     };
                     Asked { wants: Entry::Proceed, own: Some(Box::new(place)) }
-                }))
+                }));
+                Asked { wants, own: None }
             }
             Admission::Full => {
                 let refused = Refused::of(&places, None);
-                state.own = Some(Box::new(refused));
-                refused.entry()
+                Asked { wants: refused.entry(), own: Some(Box::new(refused)) }
             }
         })
+    }
+
+    fn held(&self, _with: &Prepared, pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
+        let (places, taken) = self.taken(pass)?;
+        Some(Box::new(places.place(taken)))
+    }
+
+    fn settle(&self, pass: Pass) {
+        if let Some((places, taken)) = self.taken(pass) {
+            places.give_back(taken, Some(Went::Well));
+        }
     }
 
     fn on_success(

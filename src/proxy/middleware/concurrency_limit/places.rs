@@ -4,6 +4,7 @@
 //! that has room, and gets the place of the next run that ends, in the order of arrival.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::time::{Instant, sleep};
 
 use super::gradient::Gradient;
 use super::settings::{Limit, Settings};
+use crate::language::provider::{Moment, Pass};
 
 /// The places of one limit. All workers share them.
 #[derive(Debug)]
@@ -39,12 +41,20 @@ struct Queue {
     waiting: BTreeMap<u64, oneshot::Sender<Place>>,
 }
 
+/// A place that was taken at once. It must be [given back](Places::give_back), or become a [`Place`], which does that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    /// When the run began, by the gradient's clock; 1 if there is none.
+    begun: NonZeroU64,
+}
+
 /// A place, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
-    /// When the run began, if its length tells something.
-    begun: Option<Instant>,
+    taken: Taken,
+    /// How the run went, once that is known.
+    went: Option<Went>,
     /// How long it waited for the place.
     pub(super) waited: Option<Duration>,
 }
@@ -93,8 +103,8 @@ impl Places {
 
     /// A place, or one in the queue.
     pub(super) fn ask(self: &Arc<Self>) -> Admission {
-        if self.waiting() == 0 && self.take() {
-            return Admission::Place(self.place());
+        if let Some(taken) = self.take_at_once(&mut Moment::default()) {
+            return Admission::Place(self.place(taken));
         }
         if self.room == 0 {
             return Admission::Full;
@@ -108,6 +118,29 @@ impl Places {
         // A place may have become free before this run was in the queue.
         self.call_next();
         Admission::Queued(waiting)
+    }
+
+    /// A place `now`, if one is free and nobody waits.
+    pub(super) fn take_at_once(&self, now: &mut Moment) -> Option<Taken> {
+        (self.waiting() == 0 && self.take()).then(|| self.begins(now))
+    }
+
+    /// Gives a place back. `went`: how its run went, if that says something.
+    pub(super) fn give_back(self: &Arc<Self>, taken: Taken, went: Option<Went>) {
+        if let (Some(gradient), Some(went)) = (&self.gradient, went)
+            && let Some(limit) = gradient.ended(taken.begun.get(), went)
+        {
+            self.limit.store(limit, Ordering::Relaxed);
+        }
+        self.taken.fetch_sub(1, Ordering::SeqCst);
+        if self.waiting() > 0 {
+            self.call_next();
+        }
+    }
+
+    /// The place that was `taken`.
+    pub(super) fn place(self: &Arc<Self>, taken: Taken) -> Place {
+        Place { places: Arc::clone(self), taken, went: None, waited: None }
     }
 
     /// Whether nobody has a place or waits for one.
@@ -142,13 +175,11 @@ impl Places {
         false
     }
 
-    /// The place that was taken.
-    fn place(self: &Arc<Self>) -> Place {
-        let begun = self.gradient.as_ref().map(|gradient| {
-            gradient.begins(self.taken());
-            Instant::now()
-        });
-        Place { places: Arc::clone(self), begun, waited: None }
+    /// A run begins `now`, for which a place was taken.
+    fn begins(&self, now: &mut Moment) -> Taken {
+        let gradient = self.gradient.as_ref();
+        let begun = gradient.map_or(1, |gradient| gradient.begins(self.taken(), now.read()));
+        Taken { begun: NonZeroU64::new(begun).unwrap_or(NonZeroU64::MIN) }
     }
 
     /// The number in the queue, unless that is full.
@@ -179,7 +210,7 @@ impl Places {
                 self.waiting.store(queue.waiting.len(), Ordering::SeqCst);
                 first
             };
-            let place = self.place();
+            let place = self.place(self.begins(&mut Moment::default()));
             let Some((_, sender)) = first else { break };
             // One who has left meanwhile gives the place back, and that calls the next.
             drop(sender.send(place));
@@ -197,32 +228,33 @@ impl Place {
         (self.places.taken(), self.places.limit())
     }
 
-    /// Whether the length of its run tells something.
-    pub(super) const fn is_timed(&self) -> bool {
-        self.begun.is_some()
+    /// The run has ended, and went so. That is told once the place is given back.
+    pub(super) const fn ended(&mut self, went: Went) {
+        self.went = Some(went);
     }
 
-    /// The run has ended, and went so.
-    pub(super) fn ended(&mut self, went: Went) {
-        let Self { places, begun, .. } = self;
-        let gradient = places.gradient.as_ref();
-        if let (Some(gradient), Some(begun)) = (gradient, begun.take())
-            && let Some(limit) = gradient.ended(begun.elapsed(), went)
-        {
-            places.limit.store(limit, Ordering::Relaxed);
-            // There may be more places than before.
-            places.call_next();
-        }
+    /// Whether the way its run went tells something.
+    pub(super) fn is_timed(&self) -> bool {
+        self.places.gradient.is_some()
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Self { places, .. } = self;
-        places.taken.fetch_sub(1, Ordering::SeqCst);
-        if places.waiting() > 0 {
-            places.call_next();
-        }
+        self.places.give_back(self.taken, self.went);
+    }
+}
+
+impl Taken {
+    /// The place of a run with `pass`, if it got one.
+    pub(super) fn of(pass: Pass) -> Option<Self> {
+        NonZeroU64::new(pass.0).map(|begun| Self { begun })
+    }
+}
+
+impl From<Taken> for Pass {
+    fn from(taken: Taken) -> Self {
+        Self(taken.begun.get())
     }
 }
 

@@ -4,6 +4,7 @@
 //! share adds keys to those that had it. Nothing was sent when it fails, so `retryable` says what the status alone says:
 //! 429 and 5xx may be tried again, and so may a reset.
 
+use std::any::Any;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use http::StatusCode;
 use super::Own;
 use crate::language::outcome::Failure;
 use crate::language::provider::{
-    Arguments, Asker, Contract, Draws, Entry, EntryState, Middleware, Phase, Prepared, WrittenEntry,
+    Arguments, Asked, Asker, Contract, Draws, Entry, EntryState, Middleware, Moment, Pass, Passage,
+    Phase, Prepared, WrittenEntry,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -97,6 +99,12 @@ impl Injection {
         Ok(Self { share, delay, failing, key: key.transpose()? })
     }
 
+    /// Whether it happens to a run.
+    fn happens(&self, draws: &Draws) -> bool {
+        let drawn = self.key.as_ref().map_or_else(|| draws.uniform(), |key| hashed(key));
+        drawn < self.share
+    }
+
     /// In words: `503 after PT1S, in 10% of the runs`.
     fn words(&self) -> String {
         let what = match self.failing {
@@ -116,6 +124,12 @@ impl Injection {
     fn share_in_words(&self) -> String {
         let of = if self.key.is_some() { "keys" } else { "runs" };
         format!("{}% of the {of}", self.share * 100.0)
+    }
+}
+
+impl Decision {
+    fn state(happens: bool, injection: &Prepared) -> Option<Box<dyn Any + Send + Sync>> {
+        Some(Box::new(Self { happens, injection: Arc::clone(injection) }))
     }
 }
 
@@ -171,28 +185,33 @@ impl Middleware for Fault {
         Some(format!("{}, in {}", injection.words(), injection.share_in_words()))
     }
 
-    fn on_entry(
-        &self,
-        state: &mut EntryState,
-        with: &Prepared,
-        _asker: Asker<'_>,
-    ) -> Result<Entry, Failure> {
+    fn decides_in_place(&self) -> bool {
+        true
+    }
+
+    fn forgets(&self) -> bool {
+        true
+    }
+
+    fn admit(&self, with: &Prepared, _asker: &Asker<'_>, _now: &mut Moment) -> Passage {
         let Some(injection) = with.downcast_ref::<Injection>() else {
-            return Ok(Entry::Proceed);
+            return Passage::Passes(Pass::default());
         };
-        let drawn = injection.key.as_ref().map_or_else(|| self.draws.uniform(), |key| hashed(key));
-        let happens = drawn < injection.share;
-        state.own = Some(Box::new(Decision { happens, injection: Arc::clone(with) }));
-        if !happens {
-            return Ok(Entry::Proceed);
+        if !injection.happens(&self.draws) {
+            return Passage::Passes(Pass::default());
         }
         let then = injection
             .failing
             .map_or(Entry::Proceed, |failing| Entry::Substitute(failing.failure().into()));
-        Ok(match injection.delay {
+        let wants = match injection.delay {
             Some(delay) => Entry::After(delay, Box::new(then)),
             None => then,
-        })
+        };
+        Passage::Otherwise(Asked { wants, own: Decision::state(true, with) })
+    }
+
+    fn held(&self, with: &Prepared, _pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
+        Decision::state(false, with)
     }
 
     fn decision(&self, state: &EntryState) -> Option<String> {

@@ -14,6 +14,7 @@ mod request;
 mod terms;
 mod work;
 
+use std::any::Any;
 use std::sync::{Arc, LazyLock};
 
 use self::answer::Answer;
@@ -26,8 +27,8 @@ use super::written::Key;
 use super::{Own, entry_host};
 use crate::language::outcome::Failure;
 use crate::language::provider::{
-    Arguments, Ascent, Asker, Asking, Contract, Draws, Entry, EntryState, Installation, Middleware,
-    Phase, Prepared, WrittenEntry,
+    Arguments, Ascent, Asked, Asker, Asking, Contract, Draws, Entry, EntryState, Installation,
+    Middleware, Moment, Pass, Passage, Phase, Prepared, WrittenEntry,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -39,6 +40,11 @@ pub(super) const OWN: Own = Own { make };
 
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("idempotency.v1.json")));
+
+/// The pass of a request without a key.
+const KEYLESS: Pass = Pass(1);
+/// The pass of a run for which the entry does not act.
+const PASSED_BY: Pass = Pass(0);
 
 /// The `idempotency` middleware: the one of the catalog, or an entry's own.
 #[derive(Debug)]
@@ -104,43 +110,44 @@ impl Middleware for Idempotency {
         Some(format!("answers kept for {ttl}{required}{}", stored.unwrap_or_default()))
     }
 
-    fn on_entry(
-        &self,
-        state: &mut EntryState,
-        with: &Prepared,
-        asker: Asker<'_>,
-    ) -> Result<Entry, Failure> {
+    fn decides_in_place(&self) -> bool {
+        true
+    }
+
+    fn admit(&self, with: &Prepared, asker: &Asker<'_>, _now: &mut Moment) -> Passage {
         let (Some(entry), Some(Key(key))) = (&self.entry, with.downcast_ref::<Key>()) else {
-            return Ok(Entry::Proceed);
+            return Passage::Passes(PASSED_BY);
         };
         let key = match key {
             Some(key) => Some(key.as_ref().to_owned()),
             None => request::own_key(asker.input),
         };
         let Some(key) = key.filter(|key| !key.is_empty()) else {
-            let missing = entry.terms.required;
-            let work = Work::from(if missing { Decided::Missing } else { Decided::Keyless });
-            let wants = work.wants();
-            state.own = Some(Box::new(work));
-            return Ok(wants);
+            return if entry.terms.required {
+                Passage::Otherwise(Work::from(Decided::Missing).asked())
+            } else {
+                Passage::Passes(KEYLESS)
+            };
         };
         let (key, fingerprint) = (request::digest(&key), request::fingerprint(asker.input));
         let exchange = asker.host.and_then(|host| host.downcast_ref::<Exchange>());
         let reads = exchange.filter(|exchange| exchange.route.facts.reads_response);
         let memory = reads.map(|exchange| Arc::clone(&exchange.site.memory));
         let replay = Replay { role: asker.role, memory };
-        let Some(store) = &entry.store else {
-            return Ok(match entry.claim(key, fingerprint) {
-                Claiming::Decided(work) => {
-                    let wants = work.wants();
-                    state.own = Some(Box::new(work));
-                    wants
-                }
-                kept @ Claiming::Kept(_) => Entry::Ask(Asking::new(kept.asked(replay))),
-            });
+        let asking = if let Some(store) = &entry.store {
+            let claiming = Arc::clone(entry).claim_stored(Arc::clone(store), key, fingerprint);
+            Asking::new(async move { claiming.await.asked(replay).await })
+        } else {
+            match entry.claim(key, fingerprint) {
+                Claiming::Decided(work) => return Passage::Otherwise(work.asked()),
+                kept @ Claiming::Kept(_) => Asking::new(kept.asked(replay)),
+            }
         };
-        let claiming = Arc::clone(entry).claim_stored(Arc::clone(store), key, fingerprint);
-        Ok(Entry::Ask(Asking::new(async move { claiming.await.asked(replay).await })))
+        Passage::Otherwise(Asked { wants: Entry::Ask(asking), own: None })
+    }
+
+    fn held(&self, _with: &Prepared, pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
+        (pass == KEYLESS).then(|| Box::new(Work::from(Decided::Keyless)) as _)
     }
 
     fn on_success(

@@ -1,5 +1,6 @@
 //! Which request it is: its key, and a fingerprint by which another one under the same key is told from it.
 
+use http::HeaderName;
 use sha2::{Digest as _, Sha256};
 
 use super::memory::Digest;
@@ -8,15 +9,15 @@ use crate::proxy::request::exchange::Exchange;
 use crate::proxy::request::upload::Upload;
 
 /// The field that has the key unless the entry says otherwise.
-const FIELD: &str = "idempotency-key";
+static FIELD: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// The key that the request has by itself.
 pub(super) fn own_key(input: &Value) -> Option<String> {
     let Some(exchange) = input.as_native::<Exchange>() else {
         let headers = input.get("headers")?;
-        return headers.get(FIELD)?.as_str().map(str::to_owned);
+        return headers.get(FIELD.as_str())?.as_str().map(str::to_owned);
     };
-    let key = exchange.headers.get(FIELD)?;
+    let key = exchange.headers.get(&FIELD)?;
     Some(String::from_utf8_lossy(key.as_bytes()).into_owned())
 }
 

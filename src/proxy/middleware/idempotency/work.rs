@@ -189,7 +189,7 @@ impl Claiming {
     /// What the entry does, and its state.
     pub(super) async fn asked(self, replay: Replay) -> Asked {
         match self {
-            Self::Decided(work) => Asked { wants: work.wants(), own: Some(Box::new(work)) },
+            Self::Decided(work) => work.asked(),
             Self::Kept(answer) => {
                 let wants = Entry::Substitute(replay.outcome(&answer).await);
                 Asked { wants, own: Some(Box::new(Work::from(Decided::Replayed))) }
@@ -216,7 +216,12 @@ impl Replay {
 }
 
 impl Work {
-    pub(super) fn wants(&self) -> Entry {
+    /// What the entry does, and its state.
+    pub(super) fn asked(self) -> Asked {
+        Asked { wants: self.wants(), own: Some(Box::new(self)) }
+    }
+
+    fn wants(&self) -> Entry {
         let after = || Value::string(Span::from_duration(AGAIN).to_string());
         let failure = match self.decided {
             Decided::Keyless

@@ -4,9 +4,9 @@
 //! further ahead than the burst allows; otherwise it is due later. Whoever waits has its turn reserved, so turns come in the
 //! order in which they were asked for. One that is given back before its time serves the next one who would have to wait.
 //!
-//! A request that need not wait takes no lock.
+//! A request takes a lock only where it would have to wait and a turn was given back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many turns that were given back a limit remembers. Further ones pass unused.
@@ -19,6 +19,8 @@ pub(super) struct Bucket {
     unused: AtomicU64,
     /// Turns in the future that were given back.
     returned: Mutex<Vec<u64>>,
+    /// How many these are. Only if there are any are they locked.
+    kept: AtomicUsize,
 }
 
 /// A rate, in nanoseconds.
@@ -76,6 +78,7 @@ impl Bucket {
             let mut returned = self.lock();
             if returned.len() < RETURNED {
                 returned.push(at);
+                self.kept.store(returned.len(), order);
             }
         }
     }
@@ -87,10 +90,16 @@ impl Bucket {
 
     /// The first turn that was given back and comes from `now` until `latest`.
     fn take_returned(&self, now: u64, latest: u64) -> Option<u64> {
+        if self.kept.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
         let mut returned = self.lock();
         returned.retain(|at| *at >= now);
-        let (place, at) = returned.iter().copied().enumerate().min_by_key(|(_, at)| *at)?;
-        (at <= latest).then(|| returned.swap_remove(place))
+        let first = returned.iter().copied().enumerate().min_by_key(|(_, at)| *at);
+        let first = first.filter(|(_, at)| *at <= latest);
+        let at = first.map(|(place, _)| returned.swap_remove(place));
+        self.kept.store(returned.len(), Ordering::Relaxed);
+        at
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<u64>> {

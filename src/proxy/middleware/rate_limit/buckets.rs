@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use super::bucket::Bucket;
 
@@ -29,7 +29,7 @@ pub(super) struct Buckets {
 
 #[derive(Debug, Default)]
 struct Shard {
-    known: Mutex<Known>,
+    known: RwLock<Known>,
     /// For keys that find no place.
     shared: Arc<Bucket>,
 }
@@ -58,13 +58,20 @@ impl Buckets {
     /// How many keys are remembered.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.known.lock().unwrap().buckets.len()).sum()
+        self.shards.iter().map(|shard| shard.known.read().unwrap().buckets.len()).sum()
     }
 }
 
 impl Shard {
     fn of(&self, hash: u64, now: u64) -> Arc<Bucket> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // A key that is known keeps nobody waiting.
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bucket) = known.buckets.get(&hash) {
+            return Arc::clone(bucket);
+        }
+        drop(known);
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have been faster.
         if let Some(bucket) = known.buckets.get(&hash) {
             return Arc::clone(bucket);
         }

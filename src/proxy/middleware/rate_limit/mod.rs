@@ -11,13 +11,14 @@ mod limit;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use self::bucket::{Bucket, Took};
+use self::bucket::{Bucket, Pace, Took};
 use self::buckets::Buckets;
 use self::limit::{Limit, nanos};
 use super::Own;
@@ -27,7 +28,7 @@ use super::written::Key;
 use crate::language::outcome::Failure;
 use crate::language::provider::{
     Arguments, Asked, Asker, Asking, Contract, Draws, Entry, EntryState, Installation, Middleware,
-    Phase, Prepared, Surroundings, WrittenEntry,
+    Moment, Pass, Passage, Phase, Prepared, Surroundings, WrittenEntry,
 };
 use crate::language::temporal::Span;
 use crate::language::value::Value;
@@ -41,6 +42,9 @@ pub(super) const OWN: Own = Own { make };
 static CONTRACT: LazyLock<Contract> =
     LazyLock::new(|| Contract::embedded(include_str!("rate-limit.v1.json")));
 
+/// The pass of a run for which the entry does not act. That of others is one more than how many are left.
+const PASSED_BY: Pass = Pass(0);
+
 /// The `rate-limit` middleware: the one of the catalog, or an entry's own.
 #[derive(Debug)]
 struct RateLimit {
@@ -52,6 +56,8 @@ struct RateLimit {
 #[derive(Debug)]
 struct RateLimitEntry {
     installed: Arc<Installed>,
+    /// Whether it has a key, which may be computed.
+    keyed: bool,
     /// Whether it stands in the stack of a cleanup: elsewhere it lets cleanups pass.
     cleanup: bool,
 }
@@ -60,6 +66,9 @@ struct RateLimitEntry {
 #[derive(Debug)]
 struct Installed {
     limit: Limit,
+    /// The same for the counters of this process, and how long a run waits for its turn, in nanoseconds.
+    pace: Pace,
+    patience: u64,
     /// The instant from which the counters' times are told.
     origin: Instant,
     one: Arc<Bucket>,
@@ -120,7 +129,7 @@ impl Drop for Reserved {
             return;
         }
         match self.back.take() {
-            Some(Back::Local { entry, bucket, at }) => bucket.give_back(at, entry.limit.pace()),
+            Some(Back::Local { entry, bucket, at }) => bucket.give_back(at, entry.pace),
             Some(Back::Stored { entry, store, key, ticket }) => {
                 if let Ok(runtime) = Handle::try_current() {
                     runtime.spawn(store.give_back(key, entry.limit.for_store(), ticket));
@@ -135,6 +144,8 @@ impl Installed {
     fn new(limit: Limit, store: Option<Arc<Store>>, scope: Arc<str>) -> Self {
         Self {
             limit,
+            pace: limit.pace(),
+            patience: nanos(limit.wait),
             origin: Instant::now(),
             one: Arc::default(),
             keyed: LazyLock::new(Buckets::new),
@@ -143,10 +154,9 @@ impl Installed {
         }
     }
 
-    /// Takes a turn from the counters of this process.
-    fn take(self: &Arc<Self>, key: Option<&str>) -> Turn {
+    /// Takes a turn at this `instant` from the counters of this process.
+    fn take(self: &Arc<Self>, key: Option<&str>, instant: Instant) -> Passage {
         let limit = self.limit;
-        let instant = Instant::now();
         let now = nanos(instant.saturating_duration_since(self.origin));
         let keyed;
         let bucket = match key {
@@ -156,20 +166,22 @@ impl Installed {
                 &keyed
             }
         };
-        match bucket.take(now, limit.pace(), nanos(limit.wait)) {
-            Took::Nothing { again } => {
-                Turn::of(limit, Decided::Refused { again: Duration::from_nanos(again) })
+        let turn = match bucket.take(now, self.pace, self.patience) {
+            Took::Turn { at, left } if at <= now => {
+                return Passage::Passes(Pass(u64::from(left) + 1));
             }
             Took::Turn { at, left } => {
                 let wait = Duration::from_nanos(at - now);
-                let reserved = (at > now).then(|| {
-                    let (entry, bucket) = (Arc::clone(self), Arc::clone(bucket));
-                    let back = Back::Local { entry, bucket, at };
-                    Reserved { at: instant + wait, back: Some(back) }
-                });
+                let (entry, bucket) = (Arc::clone(self), Arc::clone(bucket));
+                let back = Some(Back::Local { entry, bucket, at });
+                let reserved = Some(Reserved { at: instant + wait, back });
                 Turn { _reserved: reserved, ..Turn::of(limit, Decided::Runs { wait, left }) }
             }
-        }
+            Took::Nothing { again } => {
+                Turn::of(limit, Decided::Refused { again: Duration::from_nanos(again) })
+            }
+        };
+        Passage::Otherwise(turn.asked())
     }
 
     /// Takes a turn from `store`.
@@ -199,6 +211,10 @@ impl Installed {
 impl Turn {
     const fn of(limit: Limit, decided: Decided) -> Self {
         Self { limit, decided, _reserved: None }
+    }
+
+    fn asked(self) -> Asked {
+        Asked { wants: self.wants(), own: Some(Box::new(self)) }
     }
 
     /// What the entry does.
@@ -276,7 +292,8 @@ impl Middleware for RateLimit {
         let made = || Installed::new(limit, store, scope.into());
         // Only names can be in conflict.
         let installed = self.states.state(at, None, &settings, made).ok()?;
-        let entry = RateLimitEntry { installed, cleanup: at.cleanup };
+        let keyed = with.get("key").is_some() || !at.computed.is_empty();
+        let entry = RateLimitEntry { installed, keyed, cleanup: at.cleanup };
         Some(Arc::new(Self { states: Arc::clone(&self.states), entry: Some(entry) }))
     }
 
@@ -294,28 +311,34 @@ impl Middleware for RateLimit {
         Some(format!("{}{key}{waits}{}", entry.limit.words(), stored.unwrap_or_default()))
     }
 
-    fn on_entry(
-        &self,
-        state: &mut EntryState,
-        with: &Prepared,
-        asker: Asker<'_>,
-    ) -> Result<Entry, Failure> {
-        let entry = self.entry.as_ref().filter(|entry| acts_for(entry.cleanup, asker));
-        let (Some(entry), Some(Key(key))) = (entry, with.downcast_ref::<Key>()) else {
-            return Ok(Entry::Proceed);
+    fn decides_in_place(&self) -> bool {
+        true
+    }
+
+    fn forgets(&self) -> bool {
+        true
+    }
+
+    fn admit(&self, with: &Prepared, asker: &Asker<'_>, now: &mut Moment) -> Passage {
+        let entry = self.entry.as_ref().filter(|entry| acts_for(entry.cleanup, asker.role));
+        let Some(RateLimitEntry { installed: entry, keyed, cleanup: _ }) = entry else {
+            return Passage::Passes(PASSED_BY);
         };
-        let entry = &entry.installed;
+        let key =
+            if *keyed { with.downcast_ref::<Key>().and_then(|key| key.0.as_ref()) } else { None };
         let Some(store) = &entry.store else {
-            let turn = entry.take(key.as_deref());
-            let wants = turn.wants();
-            state.own = Some(Box::new(turn));
-            return Ok(wants);
+            return entry.take(key.map(|key| &**key), now.read());
         };
-        let (entry, store, key) = (Arc::clone(entry), Arc::clone(store), key.clone());
-        Ok(Entry::Ask(Asking::new(async move {
-            let turn = entry.take_stored(store, key).await;
-            Asked { wants: turn.wants(), own: Some(Box::new(turn)) }
-        })))
+        let (entry, store, key) = (Arc::clone(entry), Arc::clone(store), key.cloned());
+        let wants =
+            Entry::Ask(Asking::new(async move { entry.take_stored(store, key).await.asked() }));
+        Passage::Otherwise(Asked { wants, own: None })
+    }
+
+    fn held(&self, _with: &Prepared, pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
+        let left = u32::try_from(pass.0.checked_sub(1)?).unwrap_or(u32::MAX);
+        let limit = self.entry.as_ref()?.installed.limit;
+        Some(Box::new(Turn::of(limit, Decided::Runs { wait: Duration::ZERO, left })))
     }
 
     fn decision(&self, state: &EntryState) -> Option<String> {

@@ -78,7 +78,7 @@ async fn a_limit_lets_its_burst_pass_and_says_when_the_next_is_due() {
 #[tokio::test(start_paused = true)]
 async fn keys_have_limits_of_their_own() {
     let with = |key: &str| serde_json::json!({ "rate": 1, "key": key });
-    let entry = installed(&serde_json::json!({ "rate": 1 }));
+    let entry = installed(&with("a"));
     assert!(matches!(entered(&entry, &with("a")).0, Entry::Proceed));
     assert!(matches!(entered(&entry, &with("b")).0, Entry::Proceed));
     refused(entered(&entry, &with("a")).0);

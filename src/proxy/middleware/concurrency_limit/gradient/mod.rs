@@ -113,25 +113,31 @@ impl Gradient {
         }
     }
 
-    /// So many runs go on now.
-    pub(super) fn begins(&self, at_once: usize) {
+    /// A run begins `now`, so that so many go on. When that is, in nanoseconds after `origin`.
+    pub(super) fn begins(&self, at_once: usize, now: Instant) -> u64 {
         // Read first: a word that all workers write at each run would travel between them.
         if at_once > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(at_once, Ordering::Relaxed);
         }
+        self.nanos(now)
     }
 
-    /// A run has ended after this time. The limit, if it was computed anew.
-    pub(super) fn ended(&self, took: Duration, went: Went) -> Option<usize> {
-        self.ended_at(Instant::now().saturating_duration_since(self.origin), took, went)
+    /// A run has ended that had `begun` then. The limit, if it was computed anew.
+    pub(super) fn ended(&self, begun: u64, went: Went) -> Option<usize> {
+        let now = self.nanos(Instant::now());
+        self.ended_at(now, now.saturating_sub(begun), went)
     }
 
-    /// The same at `now`, after `origin`.
-    fn ended_at(&self, now: Duration, took: Duration, went: Went) -> Option<usize> {
+    fn nanos(&self, at: Instant) -> u64 {
+        let after = at.saturating_duration_since(self.origin);
+        u64::try_from(after.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// The same at `now`. It `took` so many nanoseconds.
+    fn ended_at(&self, now: u64, took: u64, went: Went) -> Option<usize> {
         let runs = match went {
             Went::Well => {
-                let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-                self.took.fetch_add(micros, Ordering::Relaxed);
+                self.took.fetch_add(took / 1_000, Ordering::Relaxed);
                 self.well.fetch_add(1, Ordering::Relaxed) + self.badly.load(Ordering::Relaxed)
             }
             Went::Badly => {
@@ -142,8 +148,7 @@ impl Gradient {
         if runs < FEW_RUNS {
             return None;
         }
-        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        let length = nanos.saturating_sub(self.begun.load(Ordering::Relaxed));
+        let length = now.saturating_sub(self.begun.load(Ordering::Relaxed));
         let length = Duration::from_nanos(length);
         let whole = (runs >= RUNS && length >= WINDOW) || length >= LONG_WINDOW;
         if !whole {
@@ -151,7 +156,7 @@ impl Gradient {
         }
         // Whoever comes meanwhile goes on: the counters keep what it added.
         let mut found = self.found.try_lock().ok()?;
-        self.begun.store(nanos, Ordering::Relaxed);
+        self.begun.store(now, Ordering::Relaxed);
         let well = f64::from(self.well.swap(0, Ordering::Relaxed));
         let badly = f64::from(self.badly.swap(0, Ordering::Relaxed));
         #[expect(clippy::cast_precision_loss, reason = "a mean, and a count of runs")]

@@ -74,7 +74,7 @@ impl Upstream {
                     if self.in_flight < limiter.limit() {
                         self.in_flight += 1;
                         if let Limiter::Found(gradient, _) = limiter {
-                            gradient.begins(self.in_flight);
+                            gradient.begins(self.in_flight, Instant::now());
                         }
                         self.queue.push_back(at);
                     }
@@ -83,8 +83,7 @@ impl Upstream {
                     (self.in_flight, self.busy) = (self.in_flight - 1, self.busy - 1);
                     self.served += 1;
                     if let Limiter::Found(gradient, limit) = limiter {
-                        let took = Duration::from_micros(at - begun);
-                        let now = Duration::from_micros(at);
+                        let (now, took) = (1_000 * at, 1_000 * (at - begun));
                         *limit = gradient.ended_at(now, took, Went::Well).unwrap_or(*limit);
                     }
                 }
@@ -158,10 +157,8 @@ fn a_light_load_keeps_its_places_and_failures_take_some() {
     let limits = upstream.run(60, SERVICE / 10, &mut limiter);
     assert!(limits.iter().all(|limit| *limit >= 8), "{limits:?}");
     let Limiter::Found(gradient, _) = limiter else { unreachable!() };
-    let fails = |at: u64| {
-        let now = Duration::from_mins(1) + Duration::from_millis(at);
-        gradient.ended_at(now, Duration::from_millis(1), Went::Badly)
-    };
+    let fails =
+        |at: u64| gradient.ended_at(60_000_000_000 + 1_000_000 * at, 1_000_000, Went::Badly);
     let last = (0..20_000).filter_map(fails).last().unwrap();
     assert_eq!(last, 2);
 }
