@@ -221,28 +221,28 @@ impl Model<'_> {
                     rise => rise,
                 }
             }
-            Layer::Gate { wait, emit, .. } => {
-                if let Some(Err(unwind)) = wait.map(|wait| self.wait(wait, wait == 0)) {
-                    return unwind;
-                }
-                match emit {
-                    Some(chain) => Rise::Settled(chain.clone()),
-                    None => {
-                        self.in_gates += 1;
-                        let rise = self.layer(at + 1);
-                        self.in_gates -= 1;
-                        let succeeds = matches!(&rise, Rise::Settled(chain) if chain.is_empty());
-                        self.successes += usize::from(succeeds);
-                        rise
-                    }
-                }
-            }
+            Layer::Gate { wait, emit, .. } => self.gate(at, *wait, emit.as_ref()),
             Layer::Finally { after, code } => {
                 let rise = self.layer(at + 1);
                 self.cleanups.push(at);
                 self.finally(rise, *after, *code)
             }
         }
+    }
+
+    fn gate(&mut self, at: usize, wait: Option<u64>, emit: Option<&Vec<&'static str>>) -> Rise {
+        if let Some(Err(unwind)) = wait.map(|wait| self.wait(wait, wait == 0)) {
+            return unwind;
+        }
+        if let Some(chain) = emit {
+            return Rise::Settled(chain.clone());
+        }
+        self.in_gates += 1;
+        let rise = self.layer(at + 1);
+        self.in_gates -= 1;
+        let succeeds = matches!(&rise, Rise::Settled(chain) if chain.is_empty());
+        self.successes += usize::from(succeeds);
+        rise
     }
 
     fn finally(&mut self, rise: Rise, after: u64, code: Option<&'static str>) -> Rise {
@@ -295,7 +295,9 @@ fn expected(case: &Case, form: Form) -> Observed {
     let Model { runs, mut inside, in_gates, mut successes, cleanups, now, .. } = model;
     if matches!(form, Form::Wrapped) {
         // All of it is in one more gate.
-        inside.iter_mut().for_each(|inside| *inside += 1);
+        for inside in &mut inside {
+            *inside += 1;
+        }
         successes += usize::from(chain.is_empty());
     }
     Observed { chain, runs, inside, left_inside: in_gates, successes, cleanups, ended: now }

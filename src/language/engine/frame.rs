@@ -126,17 +126,16 @@ impl<'e, 's> Frame<'e, 's> {
         // one of the entries is established.
         let (entered, (provider, with)) = (self.execution.stamp(), bare);
         let mut pending = self.pending(descent);
-        let opened = match self.open(&mut pending, &input) {
-            Err(asked) => Err(asked),
-            Ok(()) => {
-                let at = (&*plan.name, &location);
-                let dispatcher = Dispatcher::at(self.execution, &self.state, at);
-                let attempt = dispatcher.attempt(self.scope, provider, (with, &input), false);
-                let rising = attempt.await.map(|answer| answer.outcome);
-                match self.close(stack, &mut pending, &input, &rising) {
-                    None => return rising,
-                    Some(runs) => Ok(Crossing { runs, descent: Descent::Rises(rising) }),
-                }
+        let opened = if let Err(asked) = self.open(&mut pending, &input) {
+            Err(asked)
+        } else {
+            let at = (&*plan.name, &location);
+            let dispatcher = Dispatcher::at(self.execution, &self.state, at);
+            let attempt = dispatcher.attempt(self.scope, provider, (with, &input), false);
+            let rising = attempt.await.map(|answer| answer.outcome);
+            match self.close(stack, &mut pending, &input, &rising) {
+                None => return rising,
+                Some(runs) => Ok(Crossing { runs, descent: Descent::Rises(rising) }),
             }
         };
         let step = StepState { entered, ..self.begin_step(plan, input.clone()) };

@@ -43,6 +43,12 @@ impl<'p> Pending<'p> {
         }
     }
 
+    /// Gives back what the passes have taken.
+    #[cold]
+    fn give_back(&mut self) {
+        self.take().for_each(|(pass, by)| drop(by.middleware.held(&by.with, pass)));
+    }
+
     /// Takes the passes, with the entries that gave them.
     fn take(&mut self) -> impl Iterator<Item = (Pass, &'p Decision)> + use<'p> {
         let count = std::mem::take(&mut self.count);
@@ -51,9 +57,10 @@ impl<'p> Pending<'p> {
 }
 
 impl Drop for Pending<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.count > 0 {
-            self.take().for_each(|(pass, by)| drop(by.middleware.held(&by.with, pass)));
+            self.give_back();
         }
     }
 }
@@ -68,6 +75,7 @@ impl Frame<'_, '_> {
     }
 
     /// A stack with this `plan`, before it is entered.
+    #[inline]
     pub(super) fn pending<'p>(&self, plan: &'p StaticDescent) -> Pending<'p> {
         Pending {
             plan,
@@ -101,7 +109,7 @@ impl Frame<'_, '_> {
                 let Decision { entry, middleware, with } = decision;
                 match middleware.admit(with, &asker, &mut pending.now) {
                     Passage::Passes(pass) => *given = pass,
-                    Passage::Otherwise(asked) => return Err((*entry, asked)),
+                    Passage::Otherwise(other) => return Err((*entry, other)),
                 }
                 pending.count += 1;
             }

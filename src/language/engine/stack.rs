@@ -150,15 +150,14 @@ impl Frame<'_, '_> {
             return self.crossed(site, stack, Crossing { runs, descent }, operation).await;
         };
         let mut pending = self.pending(plan);
-        let crossing = match self.open(&mut pending, &input) {
-            Err(asked) => self.answered_in_place(site, stack, &mut pending, asked, &input),
-            Ok(()) => {
-                let received = input.clone();
-                let rising = operation.run(self, site.location, input).await;
-                match self.close(stack, &mut pending, &received, &rising) {
-                    None => return rising,
-                    Some(runs) => Crossing { runs, descent: Descent::Rises(rising) },
-                }
+        let crossing = if let Err(asked) = self.open(&mut pending, &input) {
+            self.answered_in_place(site, stack, &mut pending, asked, &input)
+        } else {
+            let received = input.clone();
+            let rising = operation.run(self, site.location, input).await;
+            match self.close(stack, &mut pending, &received, &rising) {
+                None => return rising,
+                Some(runs) => Crossing { runs, descent: Descent::Rises(rising) },
             }
         };
         self.crossed(site, stack, crossing, operation).await

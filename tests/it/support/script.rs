@@ -101,19 +101,19 @@ const GATE: &str = r#"{
 }"#;
 
 impl Gate {
-    fn new(in_place: bool, passages: &Arc<Passages>) -> Arc<dyn Middleware> {
+    fn new(in_place: bool, passages: &Arc<Passages>) -> Self {
         let (name, prefix) = if in_place { ("door", "Door") } else { ("gate", "Gate") };
         let document = GATE.replace("NAME", name).replace("PREFIX", prefix);
         let contract = Contract::parse(&document).unwrap();
-        Arc::new(Self { contract, in_place, passages: Arc::clone(passages) })
+        Self { contract, in_place, passages: Arc::clone(passages) }
     }
 
     fn enter(&self) {
         self.passages.inside.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn inside(&self) -> Option<Box<dyn Any + Send + Sync>> {
-        Some(Box::new(Inside(Arc::clone(&self.passages))))
+    fn inside(&self) -> Box<dyn Any + Send + Sync> {
+        Box::new(Inside(Arc::clone(&self.passages)))
     }
 }
 
@@ -149,7 +149,7 @@ impl Middleware for Gate {
                 return Passage::Passes(Pass(1));
             }
         }
-        let own = if emitted.is_none() { self.inside() } else { None };
+        let own = emitted.is_none().then(|| self.inside());
         let then = emitted.map_or(Entry::Proceed, Entry::Substitute);
         let wants = match wait {
             Some(wait) => Entry::After(Duration::from_millis(wait), Box::new(then)),
@@ -160,7 +160,7 @@ impl Middleware for Gate {
 
     fn held(&self, _with: &Prepared, pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
         assert_eq!(pass, Pass(1));
-        self.inside()
+        Some(self.inside())
     }
 
     fn settle(&self, pass: Pass) {
@@ -198,7 +198,7 @@ impl Scripted {
         let mut catalog = Catalog::spec_defined(None);
         catalog.add_call(Arc::clone(self) as Arc<dyn CallProvider>).unwrap();
         for in_place in [false, true] {
-            catalog.add_middleware(Gate::new(in_place, &self.passages)).unwrap();
+            catalog.add_middleware(Arc::new(Gate::new(in_place, &self.passages))).unwrap();
         }
         catalog
     }

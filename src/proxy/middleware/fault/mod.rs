@@ -101,8 +101,8 @@ impl Injection {
 
     /// Whether it happens to a run.
     fn happens(&self, draws: &Draws) -> bool {
-        let drawn = self.key.as_ref().map_or_else(|| draws.uniform(), |key| hashed(key));
-        drawn < self.share
+        let chance = self.key.as_ref().map_or_else(|| draws.uniform(), |key| hashed(key));
+        chance < self.share
     }
 
     /// In words: `503 after PT1S, in 10% of the runs`.
@@ -128,8 +128,8 @@ impl Injection {
 }
 
 impl Decision {
-    fn state(happens: bool, injection: &Prepared) -> Option<Box<dyn Any + Send + Sync>> {
-        Some(Box::new(Self { happens, injection: Arc::clone(injection) }))
+    fn state(happens: bool, injection: &Prepared) -> Box<dyn Any + Send + Sync> {
+        Box::new(Self { happens, injection: Arc::clone(injection) })
     }
 }
 
@@ -207,11 +207,11 @@ impl Middleware for Fault {
             Some(delay) => Entry::After(delay, Box::new(then)),
             None => then,
         };
-        Passage::Otherwise(Asked { wants, own: Decision::state(true, with) })
+        Passage::Otherwise(Asked { wants, own: Some(Decision::state(true, with)) })
     }
 
     fn held(&self, with: &Prepared, _pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
-        Decision::state(false, with)
+        Some(Decision::state(false, with))
     }
 
     fn decision(&self, state: &EntryState) -> Option<String> {

@@ -69,6 +69,24 @@ impl Bucket {
         }
     }
 
+    /// Takes one at the time `now`, if that need not wait: how many are left. It says the same as [`take`](Self::take).
+    pub(super) fn take_now(&self, now: u64, pace: Pace) -> Option<u32> {
+        let order = Ordering::Relaxed;
+        let mut unused = self.unused.load(order);
+        loop {
+            let from = unused.max(now);
+            // How far ahead of its time one more would come, beyond which it would have to wait.
+            let room = pace.ahead.checked_sub(from - now)?;
+            let next = from.saturating_add(pace.interval);
+            match self.unused.compare_exchange_weak(unused, next, order, order) {
+                Ok(_) => {
+                    return Some(u32::try_from(room / pace.interval.max(1)).unwrap_or(u32::MAX));
+                }
+                Err(other) => unused = other,
+            }
+        }
+    }
+
     /// Gives the turn back that was reserved for the time `at`, which has not come.
     pub(super) fn give_back(&self, at: u64, pace: Pace) {
         let last = at.saturating_add(pace.ahead).saturating_add(pace.interval);

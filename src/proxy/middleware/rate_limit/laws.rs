@@ -56,10 +56,12 @@ fn who_does_not_wait_gets_just_what_a_bucket_of_tokens_gives() {
     for _ in 0..5_000 {
         let (pace, burst) = pace(&mut random);
         let (bucket, mut model, mut now) = (Bucket::default(), Model::new(pace), 0);
-        let mut turns = Vec::new();
+        let (short, mut turns) = (Bucket::default(), Vec::new());
         for _ in 0..60 {
             now += random.random_range(0..pace.interval * 2);
             let took = bucket.take(now, pace, 0);
+            let left = |took| if let Took::Turn { left, .. } = took { Some(left) } else { None };
+            assert_eq!(short.take_now(now, pace), left(took), "the short way, at {now}");
             assert_eq!(matches!(took, Took::Turn { .. }), model.takes(now), "{took:?} at {now}");
             match took {
                 Took::Turn { at, left } => {

@@ -119,6 +119,11 @@ enum Back {
     Stored { entry: Arc<Installed>, store: Arc<Store>, key: Arc<str>, ticket: Ticket },
 }
 
+/// The pass of a run that takes its turn at once, after which so many are left.
+fn pass(left: u32) -> Pass {
+    Pass(u64::from(left) + 1)
+}
+
 fn make(_draws: Draws) -> Arc<dyn Middleware> {
     Arc::new(RateLimit { states: Arc::default(), entry: None })
 }
@@ -154,6 +159,25 @@ impl Installed {
         }
     }
 
+    /// A turn at this `instant` from the counter for all, if none has to wait for it. The common case, made short.
+    fn take_now(&self, instant: Instant) -> Option<Pass> {
+        let now = nanos(instant.saturating_duration_since(self.origin));
+        self.one.take_now(now, self.pace).map(pass)
+    }
+
+    /// What the entry says to a run whose `with` may have a key.
+    #[inline(never)]
+    fn answer(self: &Arc<Self>, with: Option<&Prepared>, now: &mut Moment) -> Passage {
+        let key = with.and_then(|with| with.downcast_ref::<Key>()?.0.clone());
+        let Some(store) = &self.store else {
+            return self.take(key.as_deref(), now.read());
+        };
+        let (entry, store) = (Arc::clone(self), Arc::clone(store));
+        let wants =
+            Entry::Ask(Asking::new(async move { entry.take_stored(store, key).await.asked() }));
+        Passage::Otherwise(Asked { wants, own: None })
+    }
+
     /// Takes a turn at this `instant` from the counters of this process.
     fn take(self: &Arc<Self>, key: Option<&str>, instant: Instant) -> Passage {
         let limit = self.limit;
@@ -167,9 +191,7 @@ impl Installed {
             }
         };
         let turn = match bucket.take(now, self.pace, self.patience) {
-            Took::Turn { at, left } if at <= now => {
-                return Passage::Passes(Pass(u64::from(left) + 1));
-            }
+            Took::Turn { at, left } if at <= now => return Passage::Passes(pass(left)),
             Took::Turn { at, left } => {
                 let wait = Duration::from_nanos(at - now);
                 let (entry, bucket) = (Arc::clone(self), Arc::clone(bucket));
@@ -324,15 +346,13 @@ impl Middleware for RateLimit {
         let Some(RateLimitEntry { installed: entry, keyed, cleanup: _ }) = entry else {
             return Passage::Passes(PASSED_BY);
         };
-        let key =
-            if *keyed { with.downcast_ref::<Key>().and_then(|key| key.0.as_ref()) } else { None };
-        let Some(store) = &entry.store else {
-            return entry.take(key.map(|key| &**key), now.read());
-        };
-        let (entry, store, key) = (Arc::clone(entry), Arc::clone(store), key.cloned());
-        let wants =
-            Entry::Ask(Asking::new(async move { entry.take_stored(store, key).await.asked() }));
-        Passage::Otherwise(Asked { wants, own: None })
+        if entry.store.is_none()
+            && !keyed
+            && let Some(pass) = entry.take_now(now.read())
+        {
+            return Passage::Passes(pass);
+        }
+        entry.answer((*keyed).then_some(with), now)
     }
 
     fn held(&self, _with: &Prepared, pass: Pass) -> Option<Box<dyn Any + Send + Sync>> {
