@@ -218,7 +218,7 @@ pub fn unreadable(path: &Path, error: &io::Error) -> Box<ConfigError> {
 /// its folder.
 ///
 /// # Errors
-/// As [`load`].
+/// As [`load()`].
 pub fn parse(
     path: &Path,
     text: impl Into<Arc<str>>,
