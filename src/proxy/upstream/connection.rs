@@ -332,9 +332,6 @@ impl Http2Stream {
         }
         let reused = self.reused;
         if !incoming.is_ended() {
-            if incoming.left().is_some_and(|left| left > 0) && !self.head {
-                self.place.count_reset();
-            }
             self.upload = None;
             tokio::spawn(http2::read_to_end(incoming, self));
         }

@@ -60,8 +60,6 @@ pub(super) struct Http2Connection {
     metrics: Arc<UpstreamMetrics>,
     /// How many requests it carries. It counts as active while there are any.
     carried: Arc<AtomicU32>,
-    /// How many streams had to be reset although their responses are complete.
-    resets: AtomicU32,
     /// Whether it takes no new requests.
     retired: AtomicBool,
     /// Since when it carries none.
@@ -137,7 +135,6 @@ impl Http2Connection {
             limits,
             metrics,
             carried,
-            resets: AtomicU32::new(0),
             retired: AtomicBool::new(false),
             idle_since: Mutex::new(Instant::now()),
         }
@@ -225,18 +222,6 @@ impl StreamSlot {
     /// The connection takes no new requests.
     pub(super) fn retire(&self) {
         self.shared.retired.store(true, Ordering::Relaxed);
-    }
-
-    /// The library must reset a stream although its response is complete. It counts such resets as if the other
-    /// side had provoked them, and closes the connection after too many. The connection is replaced before that.
-    pub(super) fn count_reset(&self) {
-        const MOST: u32 = 500;
-        let resets = &self.shared.resets;
-        let before = resets.load(Ordering::Relaxed);
-        resets.store(before + 1, Ordering::Relaxed);
-        if before >= MOST {
-            self.retire();
-        }
     }
 
     /// A request is handed over. `mark` holds the connection's byte counts.
