@@ -68,7 +68,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
 }
 
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = (payload.len() as u32).to_be_bytes();
+    let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
     let mut frame = vec![length[1], length[2], length[3], kind, flags];
     frame.extend(stream.to_be_bytes());
     frame.extend(payload);

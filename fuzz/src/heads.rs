@@ -89,7 +89,7 @@ fn parse(bytes: &[u8]) -> Option<(Head, usize)> {
     let status = std::str::from_utf8(digits).ok()?.parse().ok()?;
     let reason = match reason {
         [] => &[],
-        [b' ', reason @ ..] if reason.iter().all(is_visible) => reason,
+        [b' ', reason @ ..] if reason.iter().copied().all(is_visible) => reason,
         _ => return None,
     };
     if !(100..600).contains(&status) || !digits.iter().all(u8::is_ascii_digit) {
@@ -119,10 +119,11 @@ fn read(field: &[u8]) -> Option<(String, Vec<u8>)> {
     let name = std::str::from_utf8(&field[..colon]).ok()?.trim_end_matches([' ', '\t']);
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let value = field[colon + 1..].trim_ascii();
-    let valid = !name.is_empty() && name.bytes().all(token) && value.iter().all(is_visible);
+    let valid =
+        !name.is_empty() && name.bytes().all(token) && value.iter().copied().all(is_visible);
     valid.then(|| (name.to_ascii_lowercase(), value.to_vec()))
 }
 
-fn is_visible(byte: &u8) -> bool {
+fn is_visible(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }

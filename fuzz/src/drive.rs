@@ -1,8 +1,22 @@
-//! Runs a target on mutated seeds, on a stable toolchain: `drive TARGET SECONDS [SEED]`.
+//! Runs a target on mutated seeds, on a stable toolchain: `drive TARGET SECONDS [SEED]`. It is an example of the main
+//! package, so that it is built from what its tests are built from.
 //!
 //! The seeds are the project's own cases and configurations. The mutations are those of a fuzzer: bytes
 //! changed, dropped or doubled, numbers made extreme, pieces of other seeds inserted. The same seed number
 //! gives the same sequence. A text that makes a target panic is printed, and the exit code reports it.
+
+#![allow(
+    unreachable_pub,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a fuzz target panics when it finds a fault; its driver is a tool, and times what it drives"
+)]
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,9 +24,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use mwl_proxy_fuzz::{TARGETS, Target};
 use rand::prelude::*;
-use rand::rngs::SmallRng;
+use rand::rngs::StdRng;
+
+use self::bodies::{TARGETS, Target, frame_seeds};
+
+#[path = "lib.rs"]
+mod bodies;
 
 /// An input that takes longer than this is printed whole.
 const SLOW: Duration = Duration::from_secs(1);
@@ -206,7 +224,7 @@ fn usage() -> ExitCode {
 
 fn drive((name, target): &Target, seconds: u64, seed: u64) -> ExitCode {
     let seeds = seeds(name);
-    let mut random = SmallRng::seed_from_u64(seed);
+    let mut random = StdRng::seed_from_u64(seed);
     let began = Instant::now();
     let (mut runs, mut slowest) = (0_u64, (Duration::ZERO, Vec::new()));
     while began.elapsed() < Duration::from_secs(seconds) {
@@ -244,7 +262,7 @@ const PROXY_HEADERS: [&[u8]; 4] = [
 
 /// The project's files of the target's kind; for the small grammars, its words.
 fn seeds(name: &str) -> Vec<Vec<u8>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut found = Vec::new();
     match name {
         "definition" => files(&root.join("tests/cases"), "definition.json", &mut found),
@@ -252,7 +270,7 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
         "request_target" => found.extend(PATHS.iter().map(|text| text.as_bytes().to_vec())),
         "chunked_body" => found.extend(CHUNKS.iter().map(|text| text.as_bytes().to_vec())),
         "proxy_header" => found.extend(PROXY_HEADERS.iter().map(|bytes| bytes.to_vec())),
-        "h2_frames" => found.extend(mwl_proxy_fuzz::frame_seeds()),
+        "h2_frames" => found.extend(frame_seeds()),
         "answer_head" => found.extend(HEADS.iter().map(|text| text.as_bytes().to_vec())),
         "response_head" => found.extend(ANSWERS.iter().map(|text| text.as_bytes().to_vec())),
         "config" => files(&root.join("config"), "", &mut found),
@@ -288,7 +306,7 @@ fn files(folder: &Path, name: &str, found: &mut Vec<Vec<u8>>) {
     }
 }
 
-fn mutated(seeds: &[Vec<u8>], random: &mut SmallRng) -> Vec<u8> {
+fn mutated(seeds: &[Vec<u8>], random: &mut StdRng) -> Vec<u8> {
     let mut data = seeds.choose(random).cloned().unwrap_or_default();
     for _ in 0..random.random_range(0..8) {
         mutate(&mut data, seeds, random);
@@ -297,7 +315,7 @@ fn mutated(seeds: &[Vec<u8>], random: &mut SmallRng) -> Vec<u8> {
     data
 }
 
-fn mutate(data: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut SmallRng) {
+fn mutate(data: &mut Vec<u8>, seeds: &[Vec<u8>], random: &mut StdRng) {
     let at = random.random_range(0..=data.len());
     let length = random.random_range(0..=(data.len() - at).min(64));
     match random.random_range(0..7) {
