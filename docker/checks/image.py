@@ -5,7 +5,6 @@ import pathlib
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import tempfile
 import time
@@ -50,10 +49,7 @@ def serve_from(root, binary):
     listen, admin, upstream = free_port(), 9900, free_port()
     shutil.copy(binary, root / "mwl-proxy")
     (root / "etc/mwl-proxy").mkdir(parents=True)
-    # What Docker and Kubernetes put into every container, according to the OCI runtime specification.
-    (root / "dev").mkdir()
-    for name, minor in [("random", 8), ("urandom", 9)]:
-        os.mknod(root / "dev" / name, stat.S_IFCHR | 0o666, os.makedev(1, minor))
+    # What Docker and Kubernetes put into every container; there is not even a /dev.
     (root / "etc/hosts").write_text("127.0.0.1 localhost\n127.0.0.1 billing.internal\n")
     shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
     (root / "etc/mwl-proxy/proxy.yaml").write_text(
