@@ -9,7 +9,7 @@ const LONGEST: usize = 100;
 const COMPARED: usize = 300;
 
 /// How many pairs of letters are compared for one name that was written. Only long names reach it before [`COMPARED`].
-const LETTERS: usize = 100_000;
+const LETTERS: usize = 20_000;
 
 /// What separates the words of a name.
 const SEPARATORS: [char; 3] = ['_', '-', ' '];

@@ -1,6 +1,6 @@
 //! Phase blocks (MWL, "The phase block"), and the failures that some of them construct.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use super::fields::Fields;
 use super::middleware::{Entry, Level};
@@ -10,8 +10,7 @@ use super::with::{RawWith, WithNode};
 use super::{CodeUse, Compiler, PreparedCache, Strictness};
 use crate::language::outcome::Failure;
 use crate::language::plan::{Cleanup, Envelope, PhasePlan, Shape, When, With};
-use crate::language::provider::PhaseContract;
-use crate::language::provider::{Contract, Middleware, Phase};
+use crate::language::provider::{Contract, Middleware, Phase, PhaseContract, Prepared};
 use crate::language::schema::Schema;
 use crate::language::value::Value;
 use crate::source::{Diagnostic, Node};
@@ -24,8 +23,12 @@ impl Compiler<'_> {
     pub(super) fn phase(&mut self, entry: Entry<'_>, phase: Phase) -> Option<PhasePlan> {
         let contract = entry.contract();
         let acts = contract.is_some_and(|contract| contract.phase(phase).is_some());
+        let written = entry.fields.get(phase.key());
+        if written.is_none() && contract.is_some() && !acts {
+            return Some(idle());
+        }
         let site = entry.base.phase(phase != Phase::Entry, contract.map(Contract::contributed));
-        let Some(node) = entry.fields.get(phase.key()) else {
+        let Some(node) = written else {
             let (with, cleanup) = self.phase_with(entry, phase, None, site)?;
             let (shape, assign) = (Shape::Through, Box::default());
             return Some(PhasePlan { acts, when: None, with, cleanup, shape, assign });
@@ -148,8 +151,7 @@ impl Compiler<'_> {
         };
         let raw = self.rest(node, structural, site)?;
         let span = node.map_or_else(|| entry.place(), |node| node.span);
-        let pointer = format!("/phases/{}/parameters", phase.key());
-        let declared = middleware.contract().document.pointer(&pointer);
+        let declared = middleware.contract().written_parameters(phase);
         let place = WithNode { node, span, reported, declared, structural };
         let with = self.checked(middleware, phase, raw, place);
         Some((with, cleanup?))
@@ -237,6 +239,14 @@ impl Compiler<'_> {
         let (call, stack) = (call?, stack?);
         Some(Some(Box::new(Cleanup { call, stack })))
     }
+}
+
+/// The plan for a phase at which the middleware does not act and for which nothing is written.
+fn idle() -> PhasePlan {
+    static NOTHING: LazyLock<Prepared> = LazyLock::new(|| Arc::new(()));
+    let with = With::Literal { value: Value::empty_object(), prepared: Ok(Arc::clone(&NOTHING)) };
+    let (shape, assign) = (Shape::Through, Box::default());
+    PhasePlan { acts: false, when: None, with, cleanup: None, shape, assign }
 }
 
 /// The failure for a structural parameter that is required and not written.

@@ -24,8 +24,8 @@ pub struct PreparedCache {
     room: Room,
 }
 
-/// The middleware's URI, the phase, and the value as compact JSON.
-type Key = (Box<str>, Phase, Box<str>);
+/// The middleware's URI, the phase and the value as compact JSON, each on a line.
+type Key = Vec<u8>;
 
 impl Default for PreparedCache {
     fn default() -> Self {
@@ -43,11 +43,14 @@ impl PreparedCache {
     /// The key of a `with` of `middleware`.
     pub(super) fn key(middleware: &dyn Middleware, phase: Phase, value: &Value) -> Key {
         let uri = middleware.contract().uri.as_str();
-        (uri.into(), phase, value.to_string().into())
+        let mut key = [uri, phase.key(), ""].join("\n").into_bytes();
+        // Writing to a vector cannot fail, and a value is JSON.
+        serde_json::to_writer(&mut key, value).ok();
+        key
     }
 
     /// The value, and what was prepared from it.
-    pub(super) fn get(&self, key: &Key) -> Option<(Value, Prepared)> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<(Value, Prepared)> {
         self.prepared.get(key).cloned()
     }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json};
 
 use super::site::Site;
 use super::{Compiler, FlowArguments, part, suggestion};
@@ -135,8 +135,8 @@ impl Compiler<'_> {
         let unknown: Vec<&Member> =
             members.iter().filter(|member| !names.admits(&member.key)).collect();
         let written = |name: &str| members.iter().any(|member| &*member.key == name);
-        let mut missing: Vec<&str> =
-            names.required.iter().copied().filter(|name| !written(name)).collect();
+        let required = names.required.iter().filter_map(Json::as_str);
+        let mut missing: Vec<&str> = required.filter(|name| !written(name)).collect();
         // Of one name too many and one too few, the one is probably meant to be the other.
         let meant = match (unknown.as_slice(), missing.as_slice()) {
             ([_], [meant]) => Some(*meant),
@@ -144,13 +144,13 @@ impl Compiler<'_> {
         };
         for member in unknown {
             let message = format!("`{}` is not a parameter", member.key);
-            let help = if names.properties.is_empty() {
+            let help = if names.properties().next().is_none() {
                 "it takes no arguments; remove it".to_owned()
             } else if let Some(meant) = meant {
                 missing.clear();
                 format!("did you mean `{meant}`?")
             } else {
-                suggestion(&member.key, names.properties.iter().copied())
+                suggestion(&member.key, names.properties())
             };
             self.load_error(
                 Diagnostic::error("invalid-with", member.key_span, message).with_help(help),
@@ -224,9 +224,10 @@ pub(super) fn unchecked(with: RawWith) -> With {
 }
 
 /// The names that a schema declares.
+#[derive(Clone, Copy)]
 pub(super) struct Declared<'s> {
-    properties: Vec<&'s str>,
-    required: Vec<&'s str>,
+    properties: Option<&'s Map<String, Json>>,
+    required: &'s [Json],
     open: bool,
 }
 
@@ -244,19 +245,18 @@ impl<'s> Declared<'s> {
 
     fn with(schema: Option<&'s Json>, open: bool) -> Self {
         let member = |name| schema.and_then(|schema| schema.get(name));
-        let properties = member("properties").and_then(Json::as_object);
-        let required = member("required").and_then(Json::as_array);
         Self {
-            properties: properties
-                .into_iter()
-                .flat_map(|all| all.keys().map(String::as_str))
-                .collect(),
-            required: required.into_iter().flatten().filter_map(Json::as_str).collect(),
+            properties: member("properties").and_then(Json::as_object),
+            required: member("required").and_then(Json::as_array).map_or(&[], Vec::as_slice),
             open: open || member("patternProperties").is_some(),
         }
     }
 
+    fn properties(self) -> impl Iterator<Item = &'s str> + Clone {
+        self.properties.into_iter().flat_map(|all| all.keys().map(String::as_str))
+    }
+
     fn admits(&self, name: &str) -> bool {
-        self.open || self.properties.contains(&name)
+        self.open || self.properties.is_some_and(|all| all.contains_key(name))
     }
 }

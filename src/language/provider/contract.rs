@@ -57,6 +57,8 @@ pub enum ContractKind {
         phases: Box<[Option<PhaseContract>; 4]>,
         /// The names of the members that it contributes to `middleware.metadata`.
         metadata: Vec<String>,
+        /// Whether a phase states acceptance semantics, as one does that bounds how long the inner scope runs.
+        acceptance: bool,
     },
 }
 
@@ -113,10 +115,13 @@ impl Contract {
 
     /// Whether the middleware bounds how long its inner scope runs: such a middleware states its acceptance
     /// semantics ("Author shaping and the middleware action").
-    pub fn bounds(&self) -> bool {
-        let acceptance = |phase: &Json| phase.pointer("/action/acceptance").is_some();
-        let phases = self.document.get("phases").and_then(Json::as_object);
-        phases.is_some_and(|phases| phases.values().any(acceptance))
+    pub const fn bounds(&self) -> bool {
+        matches!(self.kind, ContractKind::Middleware { acceptance: true, .. })
+    }
+
+    /// The schema of the `with` of `phase` as the document writes it, structural parameters and all.
+    pub fn written_parameters(&self, phase: Phase) -> Option<&Json> {
+        self.document.get("phases")?.get(phase.key())?.get("parameters")
     }
 
     /// Whether the provider may emit `code`.

@@ -47,11 +47,18 @@ struct PhasesDocument {
     on_always: Option<PhaseDocument>,
 }
 
+impl PhasesDocument {
+    fn state_acceptance(&self) -> bool {
+        let Self { on_entry, on_success, on_failure, on_always } = self;
+        let phases = [on_entry, on_success, on_failure, on_always];
+        phases.into_iter().flatten().any(|phase| phase.action.acceptance.is_some())
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PhaseDocument {
-    #[serde(rename = "action")]
-    _action: ActionDocument,
+    action: ActionDocument,
     parameters: Option<Json>,
     #[serde(default)]
     structural: Vec<String>,
@@ -64,8 +71,7 @@ struct ActionDocument {
     _kind: ActionKind,
     #[serde(rename = "description")]
     _description: String,
-    #[serde(rename = "acceptance")]
-    _acceptance: Option<String>,
+    acceptance: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -227,6 +233,7 @@ fn middleware(
         phase.map(|phase| phase_contract(phase, key, compile)).transpose()
     };
     let phases = phases.ok_or("`phases` is missing")?;
+    let acceptance = phases.state_acceptance();
     let PhasesDocument { on_entry, on_success, on_failure, on_always } = phases;
     let phases = [
         read(on_entry, Phase::Entry.key())?,
@@ -242,6 +249,7 @@ fn middleware(
         flow: attachment.contains(&Attachment::Flow),
         phases: Box::new(phases),
         metadata,
+        acceptance,
     })
 }
 
@@ -250,7 +258,7 @@ fn phase_contract(
     name: &str,
     compile: Compile,
 ) -> Result<PhaseContract, String> {
-    let PhaseDocument { _action: _, parameters, structural } = phase;
+    let PhaseDocument { action: _, parameters, structural } = phase;
     let mut structural_required = Vec::new();
     let parameters = match parameters {
         None => Parameters::new(Box::new(Schema::nothing)),
