@@ -27,6 +27,9 @@ const COPIES: std::ops::RangeInclusive<usize> = 30_000..=2_000_000;
 /// A file of this many bytes may stand for as many values. One of half the length may for a quarter of them.
 const EVEN: usize = 128 * 1024;
 
+/// What an object that names a provider costs, however little it says: a middleware may keep state and series for it.
+const PROVIDED: usize = 5;
+
 /// The most stacks of which each names the next.
 const DEEPEST: usize = 100;
 
@@ -254,11 +257,14 @@ impl<'a> Written<'a> {
     }
 }
 
-/// The number of values in a tree.
+/// The number of values in a tree. An entry or a call counts as [`PROVIDED`] at least.
 fn values(node: &Node) -> usize {
     1 + match &node.kind {
         Kind::Array(items) => items.iter().map(values).sum(),
-        Kind::Object(members) => members.iter().map(|member| values(&member.value)).sum(),
+        Kind::Object(members) => {
+            let within = members.iter().map(|member| values(&member.value)).sum();
+            if node.get("provider").is_some() { PROVIDED.max(within) } else { within }
+        }
         _ => 0,
     }
 }
