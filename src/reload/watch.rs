@@ -10,10 +10,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::debounce::Change;
 use super::links::LinkChain;
@@ -21,6 +23,13 @@ use crate::config::FileContents;
 
 /// How many events may wait. Further ones are counted as one change.
 const QUEUE: usize = 1024;
+
+/// How long the watching thread lets events gather when one does not matter. The system joins those of a log that is written
+/// to all the time, so that a thousand lines a second wake the thread a hundred times.
+const GATHER: Duration = Duration::from_millis(10);
+
+/// For how long the thread then takes events as they come: enough for all that have gathered.
+const AWAKE: Duration = Duration::from_millis(1);
 
 /// Tells when the files of a configuration change.
 #[derive(Debug)]
@@ -48,8 +57,10 @@ impl Watcher {
         let lost = Arc::new(AtomicBool::new(false));
         let paths = Arc::<Mutex<BTreeSet<PathBuf>>>::default();
         let (overflow, wanted) = (Arc::clone(&lost), Arc::clone(&paths));
+        let mut woke = None;
         let inner = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if event.as_ref().is_ok_and(|event| !matters(event, &lock(&wanted))) {
+                let_gather(&mut woke);
                 return;
             }
             let sent = event.is_ok_and(|event| sender.try_send(event).is_ok());
@@ -140,6 +151,15 @@ fn matters(event: &Event, paths: &BTreeSet<PathBuf>) -> bool {
     event.need_rescan() || event.paths.iter().any(|path| paths.contains(path))
 }
 
+/// Lets further events gather, unless the thread `woke` from that just now.
+#[expect(clippy::disallowed_methods, reason = "a thread that only watches")]
+fn let_gather(woke: &mut Option<Instant>) {
+    if woke.is_none_or(|woke| woke.elapsed() >= AWAKE) {
+        std::thread::sleep(GATHER);
+        *woke = Some(Instant::now());
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -182,5 +202,19 @@ mod tests {
         while let Ok(event) = watcher.changes.try_recv() {
             assert_eq!(event.paths, std::slice::from_ref(&file));
         }
+    }
+
+    #[test]
+    fn events_that_do_not_matter_gather() {
+        let began = Instant::now();
+        let mut woke = None;
+        let_gather(&mut woke);
+        let first = woke.unwrap();
+        assert!(first - began >= GATHER);
+        // What has gathered is taken at once.
+        let just_now = Some(first + Duration::from_hours(1));
+        woke = just_now;
+        let_gather(&mut woke);
+        assert_eq!(woke, just_now);
     }
 }
