@@ -65,8 +65,6 @@ routes:
     )
     for path in [root, *root.rglob("*")]:
         os.chmod(path, 0o555 if path.is_dir() or path.name == "mwl-proxy" else 0o444)
-    for device in (root / "dev").iterdir():
-        device.chmod(0o666)
 
     def enter():
         os.chroot(root)
