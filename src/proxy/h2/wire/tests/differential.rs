@@ -8,6 +8,7 @@
 //! - It serves a request without a `:path` (§8.3.1).
 //! - It serves a client whose first frame is not SETTINGS (§3.4).
 //! - It forgets after a second that it has reset a stream; here the last ones are remembered.
+//! - It says nothing more of a stream that it would have reset, once the client has reset it. So of these nothing is compared.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,6 +28,15 @@ struct Outcome {
     requests: Vec<(u32, String)>,
     reset: BTreeSet<u32>,
     ended: bool,
+}
+
+impl Outcome {
+    /// The same without what came of these streams.
+    fn without(mut self, streams: &BTreeSet<u32>) -> Self {
+        self.requests.retain(|(stream, _)| !streams.contains(stream));
+        self.reset.retain(|stream| !streams.contains(stream));
+        self
+    }
 }
 
 /// How long a server has for what it was sent.
@@ -195,9 +205,12 @@ proptest! {
             let at = begin + at.index(bytes.len() - begin);
             bytes[at] ^= 1 << bit;
         }
-        if !keeps_order(&frames(&bytes[begin..])) {
+        let sent = frames(&bytes[begin..]);
+        if !keeps_order(&sent) {
             return Ok(());
         }
+        let resets = sent.iter().filter(|frame| frame.kind == kind::RST_STREAM);
+        let resets: BTreeSet<u32> = resets.map(|frame| frame.stream).collect();
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_time().start_paused(true).build().unwrap();
         let (ours, theirs) =
@@ -205,7 +218,7 @@ proptest! {
         // A broken bit may make a name that may not be. The library ends the connection for it, and we refuse the message
         // (RFC 9113 §8.1.1).
         if broken.is_none() || ours.ended || !theirs.ended {
-            prop_assert_eq!(ours, theirs);
+            prop_assert_eq!(ours.without(&resets), theirs.without(&resets));
         }
     }
 }
