@@ -10,6 +10,7 @@ import socket
 import ssl
 import statistics
 import subprocess
+import sys
 import time
 
 from contenders import (
@@ -122,6 +123,8 @@ def wires(bench):
     certificate(bench.run)
     names = contenders(bench)
     wanted = bench.options.cases.split(",") if bench.options.cases else list(WIRES)
+    if unknown := [case for case in wanted if case not in WIRES]:
+        sys.exit(f"no case is called {', '.join(unknown)}; the cases are {', '.join(WIRES)}")
     os.sched_setaffinity(0, {1})
     origins, rows = [bench.start_origin()], []
     if shutil.which("nghttpd"):
