@@ -25,7 +25,7 @@ use crate::config::FileContents;
 const QUEUE: usize = 1024;
 
 /// How long the watching thread lets events gather when one does not matter. The system joins those of a log that is written
-/// to all the time, so that a thousand lines a second wake the thread a hundred times.
+/// to all the time: four thousand lines a second wake the thread some five hundred times.
 const GATHER: Duration = Duration::from_millis(10);
 
 /// For how long the thread then takes events as they come: enough for all that have gathered.
