@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -12,7 +13,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFuture};
 
 use super::connection;
 use crate::proxy::boxed::pinned;
@@ -96,19 +97,19 @@ pub(crate) async fn accept(
     let local = listener.local_addr().ok().filter(|local| !local.ip().is_unspecified());
     let mut served = BoundListener { address, local, worker, proxies: None, tls: None, full };
     let told = LogLimiter::new("A connection could not be accepted.", None);
-    loop {
-        let accepted = tokio::select! {
-            biased;
-            () = stop.cancelled() => break,
-            accepted = listener.accept() => accepted,
-        };
+    let woken = pin!(None);
+    let mut next = Accepting { listener: &listener, stop: &stop, woken };
+    while let Some(accepted) = std::future::poll_fn(|cx| next.poll(cx)).await {
         match accepted {
             Ok((stream, client)) => {
-                let permit = tokio::select! {
-                    biased;
-                    () = stop.cancelled() => None,
-                    permit = served.place(&room) => permit,
-                };
+                let mut permit = Arc::clone(&room).try_acquire_owned().ok();
+                if permit.is_none() {
+                    permit = tokio::select! {
+                        biased;
+                        () = stop.cancelled() => None,
+                        permit = served.place(&room) => permit,
+                    };
+                }
                 served.spawn(stream, client, permit);
             }
             Err(error) => {
@@ -125,6 +126,33 @@ pub(crate) async fn accept(
     let mut idle = Context::from_waker(Waker::noop());
     while let Poll::Ready(Ok((stream, client))) = listener.poll_accept(&mut idle) {
         served.spawn(stream, client, None);
+    }
+}
+
+/// The connections that arrive on a socket until `stop`. Polled in place: a new future for each would cost as much as the
+/// accepting.
+struct Accepting<'a, 'p> {
+    listener: &'a TcpListener,
+    stop: &'a CancellationToken,
+    /// Wakes the task once `stop` says so; `None` until the first wait.
+    woken: Pin<&'p mut Option<WaitForCancellationFuture<'a>>>,
+}
+
+impl Accepting<'_, '_> {
+    /// The next connection; `None` after `stop`.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<io::Result<(TcpStream, SocketAddr)>>> {
+        let Self { listener, stop, woken } = self;
+        if stop.is_cancelled() {
+            return Poll::Ready(None);
+        }
+        if woken.is_none() {
+            woken.set(Some(stop.cancelled()));
+            // It stays registered, with the waker of the one task that polls this.
+            if woken.as_mut().as_pin_mut().is_some_and(|stopped| stopped.poll(cx).is_ready()) {
+                return Poll::Ready(None);
+            }
+        }
+        listener.poll_accept(cx).map(Some)
     }
 }
 
@@ -146,11 +174,8 @@ struct BoundListener {
 }
 
 impl BoundListener {
-    /// A place for a connection. While there is none, the connection that has been idle for longest is asked to go.
+    /// A place for a connection, where there is none. The connection that has been idle for longest is asked to go.
     async fn place(&self, room: &Arc<Semaphore>) -> ConnectionPermit {
-        if let Ok(permit) = Arc::clone(room).try_acquire_owned() {
-            return Some(permit);
-        }
         if let Some(untold) = self.full.admits(Instant::now()) {
             let connections = self.worker.site().runtime.limits.connections;
             tracing::warn!(

@@ -5,7 +5,6 @@
 //! that is sent gets its own copy of the header fields, so the next one can always be made from here.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -70,8 +69,8 @@ pub(crate) struct Exchange {
     attempts: AtomicU32,
     /// Whether its latest attempt waited for one of an upstream's places until it was stopped, and asked nobody.
     pub(crate) only_waited: AtomicBool,
-    /// The endpoints that it has tried, by upstream. Only upstreams that may have several are in it.
-    tried: Mutex<BTreeMap<usize, Tried>>,
+    /// The endpoints that it has tried, of upstreams that may have several.
+    tried: Mutex<Tried>,
     /// Its id in records and events, once somebody needs it.
     pub(super) request: OnceLock<RequestId>,
     /// A random value of this execution, once somebody needs it.
@@ -259,18 +258,17 @@ impl Exchange {
         }
     }
 
-    /// The endpoint for the next attempt at the upstream with this index: one that this execution has not tried, if
-    /// there is one. `key` is for `hash`.
+    /// The endpoint for the next attempt at `upstream`: one that this execution has not tried, if there is one. `key` is for
+    /// `hash`.
     pub(crate) fn pick(
         &self,
-        index: usize,
         upstream: &Upstream,
         key: Option<&str>,
     ) -> Option<Arc<WorkerEndpoint>> {
         if let Some(only) = upstream.only() {
             return Some(Arc::clone(only));
         }
-        self.tried(index, |tried| {
+        self.tried(|tried| {
             let picked = upstream.pick(tried, key);
             if let Some(picked) = &picked {
                 tried.begin(picked.id);
@@ -279,9 +277,9 @@ impl Exchange {
         })
     }
 
-    /// The endpoints that this execution has tried of the upstream with this index.
-    pub(crate) fn tried<T>(&self, index: usize, look: impl FnOnce(&mut Tried) -> T) -> T {
-        look(lock(&self.tried).entry(index).or_default())
+    /// The endpoints that this execution has tried.
+    pub(crate) fn tried<T>(&self, look: impl FnOnce(&mut Tried) -> T) -> T {
+        look(&mut lock(&self.tried))
     }
 }
 

@@ -137,7 +137,7 @@ impl Upstream {
     /// upstream has any.
     pub(crate) fn pick(&self, tried: &Tried, key: Option<&str>) -> Option<Arc<WorkerEndpoint>> {
         let Self { settings, draws, common, .. } = self;
-        let choice = Choice { balance: &settings.balance, tried, key, draws, now: Instant::now() };
+        let choice = Choice { balance: &settings.balance, tried, key, draws };
         self.with_view(|view| view.choose(&common.endpoints, choice))
     }
 

@@ -33,7 +33,7 @@ impl<T: Idle> Pool<T> {
         Self { idle: VecDeque::new(), keep_alive, max }
     }
 
-    /// The newest item that `wanted` accepts. Closed and old ones on the way are dropped, and the second value
+    /// The newest item that `wanted` accepts. Closed and old ones among these are dropped on the way, and the second value
     /// counts them.
     pub(crate) fn take(&mut self, now: Instant, wanted: impl Fn(&T) -> bool) -> (Option<T>, usize) {
         let before = self.idle.len();
@@ -42,10 +42,13 @@ impl<T: Idle> Pool<T> {
             let Some((until, item)) = self.idle.get_mut(at) else {
                 continue;
             };
-            if dead(*until, item, now) {
-                self.idle.remove(at);
-            } else if wanted(item) {
-                found = self.idle.remove(at).map(|(_, item)| item);
+            if !wanted(item) {
+                continue;
+            }
+            let dead = dead(*until, item, now);
+            let taken = self.idle.remove(at);
+            if !dead {
+                found = taken.map(|(_, item)| item);
                 break;
             }
         }
@@ -129,6 +132,10 @@ mod tests {
         pool.put(now, 4).unwrap();
         assert_eq!(pool.take(now, |item| *item == 2), (Some(2), 0));
         assert_eq!(pool.len(), 1);
+        // Whether it is closed is for the next sweep, or for who wants it.
+        pool.put(now, 3).unwrap();
+        assert_eq!(pool.take(now, |item| *item == 2), (None, 0));
+        assert_eq!(pool.take(now, |_| true), (Some(4), 1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -128,7 +128,7 @@ pub(super) fn run(dispatch: Dispatch<'_>) -> Running<'_> {
             budget.count(dispatch.attempt.begun);
         }
     }
-    let Some(endpoint) = Chosen::new(&dispatch, exchange, (params.upstream, &**upstream)) else {
+    let Some(endpoint) = Chosen::new(&dispatch, exchange, upstream) else {
         return at_once(no_proxy(&dispatch));
     };
     let span = recording::span(exchange);

@@ -17,9 +17,7 @@ use crate::proxy::upstream::endpoints::WorkerEndpoint;
 /// this one is interrupted, and dropped.
 pub(super) struct Chosen<'a> {
     exchange: &'a Exchange,
-    /// The upstream, and its index.
     upstream: &'a Upstream,
-    index: usize,
     /// For `hash`.
     key: Option<String>,
     first: Arc<WorkerEndpoint>,
@@ -37,17 +35,16 @@ impl<'a> Chosen<'a> {
     pub(super) fn new(
         dispatch: &Dispatch<'a>,
         exchange: &'a Exchange,
-        (index, upstream): (usize, &'a Upstream),
+        upstream: &'a Upstream,
     ) -> Option<Self> {
         let key = match &upstream.settings.balance {
             Balance::Hash(key) => hash_key::evaluate(key, dispatch, exchange),
             Balance::LeastRequest | Balance::RoundRobin | Balance::Random => None,
         };
-        let first = exchange.pick(index, upstream, key.as_deref())?;
+        let first = exchange.pick(upstream, key.as_deref())?;
         Some(Self {
             exchange,
             upstream,
-            index,
             key,
             first,
             reached: OnceLock::new(),
@@ -65,7 +62,7 @@ impl<'a> Chosen<'a> {
     /// Another one, because a lookup has changed which there are.
     pub(super) fn again(&self) -> Option<Arc<WorkerEndpoint>> {
         self.forget();
-        self.exchange.pick(self.index, self.upstream, self.key.as_deref())
+        self.exchange.pick(self.upstream, self.key.as_deref())
     }
 
     /// The connection leads to `endpoint`. Returns whether that is news.
@@ -74,7 +71,7 @@ impl<'a> Chosen<'a> {
             return false;
         }
         self.forget();
-        self.exchange.tried(self.index, |tried| tried.begin(endpoint.id));
+        self.exchange.tried(|tried| tried.begin(endpoint.id));
         self.reached.set(Arc::clone(endpoint)).is_ok()
     }
 
@@ -107,7 +104,7 @@ impl<'a> Chosen<'a> {
 
     fn forget(&self) {
         if self.upstream.only().is_none() {
-            self.exchange.tried(self.index, |tried| tried.forget(self.get().id));
+            self.exchange.tried(|tried| tried.forget(self.get().id));
         }
     }
 }
@@ -119,7 +116,7 @@ impl Drop for Chosen<'_> {
             self.unasked();
         }
         if self.upstream.only().is_none() && !self.spared.load(Ordering::Relaxed) {
-            self.exchange.tried(self.index, |tried| tried.fail(self.get().id));
+            self.exchange.tried(|tried| tried.fail(self.get().id));
         }
     }
 }

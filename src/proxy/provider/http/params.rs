@@ -199,8 +199,11 @@ fn scalars(value: &Value) -> Vec<String> {
 fn unknown(name: &str, upstreams: &HashMap<Arc<str>, usize>) -> Failure {
     let mut names: Vec<&str> = upstreams.keys().map(AsRef::as_ref).collect();
     names.sort_unstable();
-    let message =
-        format!("there is no upstream `{name}`; the configuration has {}", names.join(", "));
+    let others = match names.as_slice() {
+        [] => "the configuration has none that could be read".to_owned(),
+        names => format!("the configuration has {}", names.join(", ")),
+    };
+    let message = format!("there is no upstream `{name}`; {others}");
     refuse(message, "upstream", Value::from(name))
 }
 

@@ -6,7 +6,7 @@
 mod machine;
 mod told;
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -38,6 +38,12 @@ pub(crate) struct EndpointGroup {
     rules: Rules,
     /// Locked before a member's state.
     members: Mutex<Vec<Weak<Condition>>>,
+    /// Times are nanoseconds since then.
+    origin: Instant,
+    /// How many of them are out.
+    out: AtomicUsize,
+    /// When the last one that has returned gets its whole share again; 0 if none was ever out.
+    whole: AtomicU64,
     /// Tells that an ejection has begun, which somebody should end in time.
     pub(crate) ejected: Notify,
 }
@@ -185,13 +191,41 @@ impl EndpointGroup {
         let (healthy_after, unhealthy_after) =
             health.map_or((1, 1), |health| (health.healthy_after, health.unhealthy_after));
         let rules = Rules { checks: health.is_some(), healthy_after, unhealthy_after, ejection };
-        let (members, ejected) = (Mutex::default(), Notify::new());
-        Arc::new(Self { upstream, metrics: Arc::clone(metrics), rules, members, ejected })
+        Arc::new(Self {
+            upstream,
+            metrics: Arc::clone(metrics),
+            rules,
+            members: Mutex::default(),
+            origin: Instant::now(),
+            out: AtomicUsize::new(0),
+            whole: AtomicU64::new(0),
+            ejected: Notify::new(),
+        })
     }
 
     /// The name of the switch that keeps an endpoint drained, also when the configuration changes.
     pub(crate) fn switch(&self, endpoint: &str) -> Arc<str> {
         format!("{}/{endpoint}", self.upstream).into()
+    }
+
+    /// Whether all of its endpoints are well and get their usual shares, as nearly always.
+    pub(crate) fn is_steady(&self) -> bool {
+        let whole = self.whole.load(Ordering::Relaxed);
+        self.out.load(Ordering::Relaxed) == 0
+            && (whole == 0 || nanos(self.origin, Instant::now()) >= whole)
+    }
+
+    /// One of its endpoints leaves or returns: `before` and `after` are its [`Condition::out`]. `returned` is when it last
+    /// became well again, or will.
+    fn note(&self, (before, after): (u64, u64), returned: Option<Instant>) {
+        if let Some(whole) = returned.and_then(|at| at.checked_add(SLOW_START)) {
+            self.whole.fetch_max(nanos(self.origin, whole), Ordering::Relaxed);
+        }
+        match (before == WELL, after == WELL) {
+            (true, false) => self.out.fetch_add(1, Ordering::Relaxed),
+            (false, true) => self.out.fetch_sub(1, Ordering::Relaxed),
+            (true, true) | (false, false) => return,
+        };
     }
 
     /// Ends the ejections whose time is up. Returns when the next one is due.
@@ -387,7 +421,8 @@ impl Condition {
         };
         let returned = state.machine.returned().map_or(0, |at| self.nanos(at).max(1));
         self.returned.store(returned, Ordering::Relaxed);
-        self.out.store(out, Ordering::Relaxed);
+        let before = self.out.swap(out, Ordering::Relaxed);
+        self.group.note((before, out), state.machine.returned());
         let told = self.told();
         for change in settled.into_iter().chain(changed) {
             told.tell(change, state.found.as_deref(), now);
@@ -396,8 +431,7 @@ impl Condition {
     }
 
     fn nanos(&self, at: Instant) -> u64 {
-        let since = at.saturating_duration_since(self.origin);
-        u64::try_from(since.as_nanos()).unwrap_or(OPEN - 1)
+        nanos(self.origin, at)
     }
 
     fn told(&self) -> MutexGuard<'_, Told> {
@@ -407,6 +441,18 @@ impl Condition {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Drop for Condition {
+    fn drop(&mut self) {
+        self.group.note((*self.out.get_mut(), WELL), None);
+    }
+}
+
+/// From `origin` to `at`, less than [`OPEN`].
+fn nanos(origin: Instant, at: Instant) -> u64 {
+    let since = at.saturating_duration_since(origin);
+    u64::try_from(since.as_nanos()).unwrap_or(OPEN - 1)
 }
 
 #[cfg(test)]

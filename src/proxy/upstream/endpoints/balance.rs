@@ -51,7 +51,8 @@ pub(super) fn narrow(candidates: &mut Candidates, tried: &Tried, failed_only: bo
         candidates.retain(|candidate| fresh(candidate));
         return;
     }
-    let last = tried.last(failed_only);
+    let among = |id| candidates.iter().any(|candidate| candidate.id == id);
+    let last = tried.last(failed_only, among);
     if candidates.len() > 1 {
         candidates.retain(|candidate| Some(candidate.id) != last);
     }
@@ -181,7 +182,7 @@ impl Draws {
     }
 
     /// A number below `bound`, which is not 0.
-    fn below(&self, bound: usize) -> usize {
+    pub(super) fn below(&self, bound: usize) -> usize {
         let wide = u128::from(self.next()) * bound as u128;
         usize::try_from(wide >> 64).unwrap_or_default()
     }

@@ -212,7 +212,7 @@ impl EndpointState {
     }
 
     /// What a choice counts as its requests: those that are at it, and its failures of the last second or two.
-    fn load(&self, now: Instant) -> usize {
+    fn load(&self, now: impl FnOnce() -> Instant) -> usize {
         self.in_flight().saturating_add(self.kept.failures.count(now))
     }
 }

@@ -42,13 +42,13 @@ impl RecentFailures {
         let _added = self.packed.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok();
     }
 
-    /// How many there were.
-    pub(super) fn count(&self, now: Instant) -> usize {
+    /// How many there were. The clock is read only if there were any.
+    pub(super) fn count(&self, now: impl FnOnce() -> Instant) -> usize {
         let packed = self.packed.load(Ordering::Relaxed);
         if packed == 0 {
             return 0;
         }
-        let Window { before, within, .. } = Window::unpack(packed).at(self.second(now));
+        let Window { before, within, .. } = Window::unpack(packed).at(self.second(now()));
         usize::from(before) + usize::from(within)
     }
 
@@ -94,14 +94,14 @@ mod tests {
         let failures = RecentFailures::new();
         let origin = Instant::now();
         let at = |millis| origin + Duration::from_millis(millis);
-        assert_eq!(failures.count(at(0)), 0);
+        assert_eq!(failures.count(|| at(0)), 0);
         for millis in [100, 900, 900] {
             failures.add(at(millis));
         }
-        let counts = [900, 1000, 1999, 2000, 9000].map(|millis| failures.count(at(millis)));
+        let counts = [900, 1000, 1999, 2000, 9000].map(|millis| failures.count(|| at(millis)));
         assert_eq!(counts, [3, 3, 3, 0, 0]);
         failures.add(at(1500));
-        let counts = [500, 1500, 2500, 3000].map(|millis| failures.count(at(millis)));
+        let counts = [500, 1500, 2500, 3000].map(|millis| failures.count(|| at(millis)));
         assert_eq!(counts, [4, 4, 1, 0]);
     }
 }

@@ -1,4 +1,8 @@
+use proptest::prelude::*;
+
 use super::*;
+use crate::proxy::settings::Balance;
+use crate::proxy::upstream::condition::SLOW_START;
 use crate::proxy::upstream::testing::settings;
 
 fn endpoints(authorities: &[&str]) -> (Endpoints, settings::Upstream) {
@@ -79,4 +83,71 @@ fn a_name_s_endpoints_are_of_one_family() {
     assert_eq!(of(&["127.0.0.1:80", "[::1]:80"]), addresses(&["127.0.0.1:80"]));
     let more = ["[::1]:80", "127.0.0.9:80", "127.0.0.1:80", "127.0.0.9:80"];
     assert_eq!(of(&more), addresses(&["127.0.0.1:80", "127.0.0.9:80"]));
+}
+
+/// Endpoints with these weights, a view of them, and draws.
+fn weighted(weights: &[u32]) -> (Endpoints, View, Draws) {
+    let names: Vec<_> = (1..=weights.len()).map(|host| format!("127.0.0.{host}:80")).collect();
+    let mut settings = settings(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    for (at, weight) in settings.endpoints.iter_mut().zip(weights) {
+        at.weight = *weight;
+    }
+    let (endpoints, mut view) = (Endpoints::new(&settings, &Metrics::new()), View::new());
+    view.refresh(&endpoints);
+    (endpoints, view, Draws::seeded(7))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Where all endpoints are well, not all of them are looked at. The choices are the same.
+    #[test]
+    fn the_short_way_chooses_as_the_long_one(
+        weights in prop::collection::vec(1_u32..3, 2..6),
+        kind in 0..3,
+        loads in prop::collection::vec(0_usize..6, 40),
+    ) {
+        let balance = match kind {
+            0 => Balance::LeastRequest,
+            1 => Balance::RoundRobin,
+            _ => Balance::Random,
+        };
+        let (short, long) = (weighted(&weights), weighted(&weights));
+        let tried = Tried::default();
+        for load in loads {
+            let choose = |(endpoints, view, draws): &(Endpoints, View, Draws), long: bool| {
+                for (place, state) in endpoints.present().iter().enumerate() {
+                    state.kept.in_flight.store(load * place % 5, Ordering::Relaxed);
+                }
+                let choice = Choice { balance: &balance, tried: &tried, key: None, draws };
+                prop_assert!(endpoints.group.is_steady());
+                let chosen = if long {
+                    view.weigh(endpoints, choice).map(Arc::clone)
+                } else {
+                    view.choose(endpoints, choice)
+                };
+                Ok(chosen.map(|chosen| chosen.place))
+            };
+            prop_assert_eq!(choose(&short, false)?, choose(&long, true)?);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn endpoints_are_steady_while_none_is_out_or_has_just_returned() {
+    let (endpoints, settings) = endpoints(&["127.0.0.1:80", "a.test:80"]);
+    let (group, now) = (Arc::clone(&endpoints.group), Instant::now);
+    endpoints.found((1, &settings.endpoints[1]), &addresses(&["10.0.0.2:80", "10.0.0.3:80"]));
+    let present = endpoints.present();
+    assert!(group.is_steady());
+    present[0].condition().drain(now());
+    present[0].condition().drain(now());
+    present[1].condition().drain(now());
+    present[0].condition().restore(now());
+    assert!(!group.is_steady(), "another one is out");
+    drop(present);
+    endpoints.found((1, &settings.endpoints[1]), &addresses(&["10.0.0.3:80"]));
+    assert!(!group.is_steady(), "the first one has only just returned");
+    tokio::time::advance(SLOW_START).await;
+    assert!(group.is_steady(), "and one that is gone does not count");
 }

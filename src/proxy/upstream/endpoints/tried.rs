@@ -1,10 +1,10 @@
-//! The endpoints of one upstream that one execution has tried.
+//! The endpoints that one execution has tried, of whatever upstream: no two have the same id.
 
 use smallvec::SmallVec;
 
 /// Those to which it has sent attempts that did not succeed, the latest last.
 #[derive(Debug, Default)]
-pub(crate) struct Tried(SmallVec<[TriedEndpoint; 4]>);
+pub(crate) struct Tried(SmallVec<[TriedEndpoint; 2]>);
 
 #[derive(Clone, Copy, Debug)]
 struct TriedEndpoint {
@@ -42,9 +42,10 @@ impl Tried {
         self.0.iter().any(|tried| tried.id == id && (tried.failed || !failed_only))
     }
 
-    /// The last one, likewise.
-    pub(super) fn last(&self, failed_only: bool) -> Option<u64> {
+    /// The last one that is `among` some, likewise.
+    pub(super) fn last(&self, failed_only: bool, among: impl Fn(u64) -> bool) -> Option<u64> {
         let mut tried = self.0.iter().rev();
-        tried.find(|tried| tried.failed || !failed_only).map(|tried| tried.id)
+        let last = tried.find(|tried| (tried.failed || !failed_only) && among(tried.id));
+        last.map(|tried| tried.id)
     }
 }

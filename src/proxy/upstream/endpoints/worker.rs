@@ -34,6 +34,8 @@ pub(crate) struct View {
     /// Of the list that this shows.
     version: Option<u64>,
     all: Vec<Arc<WorkerEndpoint>>,
+    /// Whether all have the same weight.
+    even: bool,
     /// For `roundRobin`: the places in `all` in the order of turns.
     order: Vec<usize>,
 }
@@ -51,7 +53,6 @@ pub(crate) struct Choice<'a> {
     /// For `hash`.
     pub(crate) key: Option<&'a str>,
     pub(crate) draws: &'a Draws,
-    pub(crate) now: Instant,
 }
 
 /// The endpoint of an upstream that has one, and never another: its configuration names an address.
@@ -112,7 +113,7 @@ impl ReachedEndpoint for WorkerEndpoint {
 impl View {
     /// Shows nothing until it is refreshed.
     pub(crate) const fn new() -> Self {
-        Self { version: None, all: Vec::new(), order: Vec::new() }
+        Self { version: None, all: Vec::new(), even: true, order: Vec::new() }
     }
 
     /// Shows nothing again.
@@ -136,7 +137,8 @@ impl View {
         };
         let all: Vec<_> = present.iter().map(shown).collect();
         let weights: Vec<u32> = all.iter().map(|endpoint| endpoint.at.weight).collect();
-        *self = Self { version: Some(version), order: turns(&weights), all };
+        let even = weights.windows(2).all(|pair| matches!(pair, [one, other] if one == other));
+        *self = Self { version: Some(version), order: turns(&weights), all, even };
     }
 
     /// The one with this address, of the entry in this place of the configuration.
@@ -154,7 +156,48 @@ impl View {
         if let [one] = self.all.as_slice() {
             return Some(Arc::clone(one));
         }
-        let Choice { balance, tried, key, draws, now } = choice;
+        if choice.tried.is_empty() && endpoints.group.is_steady() {
+            let chosen = self.among_equals(endpoints, choice);
+            if chosen.is_some() {
+                return chosen.map(Arc::clone);
+            }
+        }
+        self.weigh(endpoints, choice).map(Arc::clone)
+    }
+
+    /// The same where all are well, have their usual shares, and nothing was tried; `None` if that does not suffice. It does
+    /// not look at each of them.
+    fn among_equals(
+        &self,
+        endpoints: &Endpoints,
+        Choice { balance, draws, .. }: Choice<'_>,
+    ) -> Option<&Arc<WorkerEndpoint>> {
+        let count = self.all.len();
+        match balance {
+            Balance::LeastRequest if self.even && count > 1 => {
+                let (first, other) = (draws.below(count), draws.below(count - 1));
+                let second = self.all.get(other + usize::from(other >= first))?;
+                let first = self.all.get(first)?;
+                let fewer = second.load(Instant::now) < first.load(Instant::now);
+                Some(if fewer { second } else { first })
+            }
+            Balance::Random if self.even && count > 1 => self.all.get(draws.below(count)),
+            Balance::RoundRobin => {
+                let place = endpoints.turn().checked_rem(self.order.len())?;
+                self.order.get(place).and_then(|place| self.all.get(*place))
+            }
+            Balance::LeastRequest | Balance::Random | Balance::Hash(_) => None,
+        }
+    }
+
+    /// The same in any case.
+    pub(super) fn weigh(
+        &self,
+        endpoints: &Endpoints,
+        choice: Choice<'_>,
+    ) -> Option<&Arc<WorkerEndpoint>> {
+        let Choice { balance, tried, key, draws } = choice;
+        let now = Instant::now();
         let mut candidates: Candidates = self
             .all
             .iter()
@@ -164,7 +207,8 @@ impl View {
         // A key's endpoint stays the same for calls side by side.
         narrow(&mut candidates, tried, matches!(balance, Balance::Hash(_)));
         let at = |candidate: &Candidate| self.all.get(candidate.place);
-        let load = |candidate: &Candidate| at(candidate).map_or(0, |endpoint| endpoint.load(now));
+        let load =
+            |candidate: &Candidate| at(candidate).map_or(0, |endpoint| endpoint.load(|| now));
         let hash = |candidate: &Candidate| at(candidate).map_or(0, |endpoint| endpoint.kept.hash);
         let chosen = match (balance, key) {
             (Balance::Hash(_), Some(key)) => by_key(&candidates, key, hash),
@@ -176,7 +220,7 @@ impl View {
             }
             (Balance::Random, _) => random(&candidates, draws),
         };
-        chosen.as_ref().and_then(at).map(Arc::clone)
+        chosen.as_ref().and_then(at)
     }
 }
 
