@@ -188,3 +188,21 @@ fn the_policy_of_the_dev_proxy_can_be_seen() {
       late, but here
     "##);
 }
+
+#[test]
+fn a_retry_after_that_cannot_be_read_is_told() {
+    let told = |field: &str| {
+        let answer = format!("503,retry-after={field}");
+        let said = recipe(&["--request", "GET /total-budget", "--respond", &answer]);
+        assert!(said.contains("upstream billing answered 503"), "{said}");
+        said.contains(
+            "answered 503 with a Retry-After that is neither seconds nor a date (retryable",
+        )
+    };
+    for field in ["2s", "soon", "-1", "1.5", "Thu, 01 Jan 2026"] {
+        assert!(told(field), "{field}");
+    }
+    for field in ["0", "2", "Thu, 01 Jan 2026 04:00:30 GMT"] {
+        assert!(!told(field), "{field}");
+    }
+}

@@ -166,6 +166,7 @@ impl Attempt<'_> {
             Some(Pushback::After(wait)) => Some(wait),
             _ => waits.then(asked).flatten(),
         };
+        let fields_ask = fields.contains_key(header::RETRY_AFTER);
         let never = ended.is_some_and(|ended| ended.pushback == Pushback::Never);
         let details = Details {
             retry_after: asked.map(|asked| RetryAfter { asked, max }),
@@ -176,7 +177,11 @@ impl Attempt<'_> {
             ..self.details(at, "http_request_error")
         };
         let Some(ended) = ended else {
-            let what = format_args!("answered {}", status.as_u16());
+            // Otherwise nobody would know why the wait is another one.
+            let vain = waits && asked.is_none() && fields_ask;
+            let but =
+                if vain { " with a Retry-After that is neither seconds nor a date" } else { "" };
+            let what = format_args!("answered {}{but}", status.as_u16());
             return self.failed(at, code, retryable, what, details);
         };
         let (number, name) = (ended.status.number(), ended.status.name());
