@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use http::{HeaderMap, HeaderValue, Method, header};
 use http_body::Body as _;
@@ -33,7 +33,7 @@ use crate::proxy::proxy_header::Ends;
 use crate::proxy::site::{WorkerConfig, WorkerRoute};
 use crate::proxy::tls::ClientCertificate;
 use crate::proxy::upstream::Upstream;
-use crate::proxy::upstream::endpoints::{Tried, WorkerEndpoint};
+use crate::proxy::upstream::endpoints::{SharedTried, WorkerEndpoint};
 use crate::telemetry::record::{Recorder, RequestId};
 
 /// A request that a route has matched.
@@ -70,7 +70,7 @@ pub(crate) struct Exchange {
     /// Whether its latest attempt waited for one of an upstream's places until it was stopped, and asked nobody.
     pub(crate) only_waited: AtomicBool,
     /// The endpoints that it has tried, of upstreams that may have several.
-    tried: Mutex<Tried>,
+    pub(crate) tried: SharedTried,
     /// Its id in records and events, once somebody needs it.
     pub(super) request: OnceLock<RequestId>,
     /// A random value of this execution, once somebody needs it.
@@ -160,7 +160,7 @@ impl Exchange {
             scheme: peer.scheme(),
             attempts: AtomicU32::new(0),
             only_waited: AtomicBool::new(false),
-            tried: Mutex::default(),
+            tried: SharedTried::default(),
             request: OnceLock::new(),
             secret: OnceLock::new(),
             cancel: OnceLock::new(),
@@ -268,18 +268,8 @@ impl Exchange {
         if let Some(only) = upstream.only() {
             return Some(Arc::clone(only));
         }
-        self.tried(|tried| {
-            let picked = upstream.pick(tried, key);
-            if let Some(picked) = &picked {
-                tried.begin(picked.id);
-            }
-            picked
-        })
-    }
-
-    /// The endpoints that this execution has tried.
-    pub(crate) fn tried<T>(&self, look: impl FnOnce(&mut Tried) -> T) -> T {
-        look(&mut lock(&self.tried))
+        let beside = self.route.facts.fans_out;
+        self.tried.pick(beside, |tried| upstream.pick(tried, key))
     }
 }
 
@@ -338,10 +328,6 @@ impl Drop for AdmissionGuard<'_> {
     fn drop(&mut self) {
         self.0.core.end();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Native for Exchange {

@@ -71,7 +71,9 @@ impl<'a> Chosen<'a> {
             return false;
         }
         self.forget();
-        self.exchange.tried(|tried| tried.begin(endpoint.id));
+        if self.exchange.route.facts.fans_out {
+            self.exchange.tried.begin(endpoint.id);
+        }
         self.reached.set(Arc::clone(endpoint)).is_ok()
     }
 
@@ -104,7 +106,7 @@ impl<'a> Chosen<'a> {
 
     fn forget(&self) {
         if self.upstream.only().is_none() {
-            self.exchange.tried(|tried| tried.forget(self.get().id));
+            self.exchange.tried.forget(self.get().id);
         }
     }
 }
@@ -116,7 +118,7 @@ impl Drop for Chosen<'_> {
             self.unasked();
         }
         if self.upstream.only().is_none() && !self.spared.load(Ordering::Relaxed) {
-            self.exchange.tried(|tried| tried.fail(self.get().id));
+            self.exchange.tried.fail(self.get().id);
         }
     }
 }

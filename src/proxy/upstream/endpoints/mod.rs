@@ -20,7 +20,7 @@ use tokio::time::Instant;
 
 pub(crate) use self::balance::Draws;
 use self::recent::RecentFailures;
-pub(crate) use self::tried::Tried;
+pub(crate) use self::tried::{SharedTried, Tried};
 pub(crate) use self::worker::WorkerEndpoint;
 pub(super) use self::worker::{Choice, View, Visit, only};
 use super::condition::{Condition, EndpointGroup};

@@ -151,3 +151,27 @@ async fn endpoints_are_steady_while_none_is_out_or_has_just_returned() {
     tokio::time::advance(SLOW_START).await;
     assert!(group.is_steady(), "and one that is gone does not count");
 }
+
+#[test]
+fn an_attempt_that_goes_on_is_only_held_against_those_beside_it() {
+    let (endpoints, view, _) = weighted(&[1, 1]);
+    let picked = |shared: &SharedTried, beside| {
+        let mut seen = None;
+        let chosen = shared.pick(beside, |tried: &Tried| {
+            seen = tried.last(false, |_| true);
+            view.first()
+        });
+        assert!(chosen.is_some());
+        seen
+    };
+    let id = endpoints.present()[0].id;
+    let (apart, beside) = (SharedTried::default(), SharedTried::default());
+    assert_eq!([picked(&apart, false), picked(&apart, false)], [None, None]);
+    apart.fail(id);
+    assert_eq!(picked(&apart, false), Some(id));
+    apart.forget(id);
+    assert_eq!(picked(&apart, false), None);
+    assert_eq!([picked(&beside, true), picked(&beside, true)], [None, Some(id)]);
+    beside.forget(id);
+    assert_eq!(picked(&beside, true), None);
+}

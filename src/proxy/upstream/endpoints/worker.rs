@@ -141,6 +141,12 @@ impl View {
         *self = Self { version: Some(version), order: turns(&weights), all, even };
     }
 
+    /// The first one.
+    #[cfg(test)]
+    pub(super) fn first(&self) -> Option<Arc<WorkerEndpoint>> {
+        self.all.first().map(Arc::clone)
+    }
+
     /// The one with this address, of the entry in this place of the configuration.
     pub(crate) fn find(&self, place: usize, address: SocketAddr) -> Option<&Arc<WorkerEndpoint>> {
         let mut all = self.all.iter();
