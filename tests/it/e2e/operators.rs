@@ -22,11 +22,14 @@ const AUDITED: &str = concat!(
     audit!("audit", "/audit", "middleware.result.type"),
 );
 
-/// The records that the program has written.
+/// The records that the program has written, by the time at which their requests came. Lines of different workers are gathered
+/// in batches, so that they may stand in another order.
 fn records(proxy: &Proxy) -> Vec<Value> {
     let lines = proxy.program().lines();
     let records = lines.iter().filter(|line| line.contains("\"bytesOut\""));
-    records.map(|line| serde_json::from_str(line).unwrap()).collect()
+    let mut records: Vec<Value> = records.map(|line| serde_json::from_str(line).unwrap()).collect();
+    records.sort_by_key(|record| record["time"].as_str().unwrap().to_owned());
+    records
 }
 
 /// Waits for the record of this execution.
