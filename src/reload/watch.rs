@@ -25,8 +25,8 @@ use crate::config::FileContents;
 const QUEUE: usize = 1024;
 
 /// How long the watching thread lets events gather when one does not matter. The system joins those of a log that is written
-/// to all the time: four thousand lines a second wake the thread some five hundred times.
-const GATHER: Duration = Duration::from_millis(10);
+/// to all the time: four thousand lines a second wake the thread some hundred times. A change that matters waits as long.
+const GATHER: Duration = Duration::from_millis(50);
 
 /// For how long the thread then takes events as they come: enough for all that have gathered.
 const AWAKE: Duration = Duration::from_millis(1);
