@@ -80,14 +80,14 @@ fn git(arguments: &[&str]) -> Option<String> {
 
 /// A linker script that puts the listed functions first. What runs is a fifth of the program and would lie all over it.
 ///
-/// A function stands in a section of its name, beneath `unlikely` where the compiler thinks that it is. A dollar
+/// A function stands in a section of its name, beneath `hot` or `unlikely` where the compiler knows or thinks that it is. A dollar
 /// sign, which a symbol may hold, is not allowed in a script's names: `?` stands for any character.
 fn script(listed: &str) -> Result<String, std::fmt::Error> {
     let mut script = String::from("SECTIONS {\n  .text : {\n");
     for name in listed.lines() {
         let name = name.replace('$', "?");
-        writeln!(script, "    *(.text.{name} .text.unlikely.{name})")?;
+        writeln!(script, "    *(.text.{name} .text.hot.{name} .text.unlikely.{name})")?;
     }
-    script.push_str("    *(.text.unlikely .text.unlikely.*)\n    *(.text .text.*)\n  }\n} INSERT BEFORE .init;\n");
+    script.push_str("    *(.text.hot .text.hot.*)\n    *(.text.unlikely .text.unlikely.*)\n    *(.text .text.*)\n  }\n} INSERT BEFORE .init;\n");
     Ok(script)
 }

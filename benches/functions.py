@@ -78,7 +78,7 @@ def free_port():
 
 def ask(port, path, method="GET", body=b""):
     """One request; its answer is read to its end."""
-    request = f"{method} {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    request = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
     with socket.create_connection(("127.0.0.1", port), 60) as stream:
         stream.sendall(request.encode() + body)
         while stream.recv(65536):

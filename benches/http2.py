@@ -69,8 +69,9 @@ class Wire:
 class Client:
     """Sends requests, a batch at a time, over one connection."""
 
-    def __init__(self, port):
-        self.wire = Wire(socket.create_connection(("127.0.0.1", port), 120))
+    def __init__(self, port, connect=None):
+        connect = connect or (lambda port: socket.create_connection(("127.0.0.1", port), 120))
+        self.wire = Wire(connect(port))
         self.wire.stream.sendall(PREFACE + OPENING)
         self.stream, self.block = 1, FIRST
 

@@ -43,17 +43,27 @@ class Case:
     """Requests of one kind: the route's stack, further keys of the file and its parts, and how a client asks."""
 
     def __init__(
-        self, stack=(), more=None, listener=None, ask=None, connect=None, counts=(SHORT, LONG), origin=None, upstream=None
+        self,
+        stack=(),
+        more=None,
+        listener=None,
+        ask=None,
+        connect=None,
+        counts=(SHORT, LONG),
+        origin=None,
+        upstream=None,
+        tls=False,
     ):
         self.stack, self.more, self.listener, self.upstream = list(stack), more or {}, listener or {}, upstream or {}
-        self.ask, self.connect, self.counts = ask or ask_http1, connect or connect_clear, counts
+        self.ask, self.counts, self.tls = ask or ask_http1, counts, tls
+        self.connect = connect or (connect_tls if tls else connect_clear)
         # Starts an origin that speaks HTTP/2. Without it, one for all speaks HTTP/1.1.
         self.origin = origin
 
     def write(self, origin, run):
         """The file of the proxy, in the folder `run`."""
         listener = {"address": "127.0.0.1:0", **self.listener}
-        if self.connect is connect_tls:
+        if self.tls:
             listener["tls"] = {"certificate": "cert.pem", "key": "key.pem"}
             contenders.certificate(run)
         upstream = {"protocol": "http2"} if self.origin else self.upstream
@@ -66,8 +76,10 @@ def connect_clear(port):
     return socket.create_connection(("127.0.0.1", port), 120)
 
 
-def connect_tls(port):
+def connect_tls(port, protocols=()):
     context = ssl.create_default_context()
+    if protocols:
+        context.set_alpn_protocols(protocols)
     # The same cipher on every machine, whatever its library prefers.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context.wrap_socket(connect_clear(port), server_hostname="localhost")
@@ -111,7 +123,7 @@ CASES = {
     "plain": Case(),
     "policy": Case(POLICY),
     "log": Case(more={"log": {"access": {"when": "all"}}}, counts=FEWER),
-    "tls": Case(connect=connect_tls, counts=FEWER),
+    "tls": Case(tls=True, counts=FEWER),
     "h2c": over_http2(1),
     "h2h2": over_http2(1, upstream=True),
     "h2h2, 16 at once": over_http2(16, upstream=True),
