@@ -10,6 +10,7 @@
     benches/peers.py start        from the start of the process to the first answer
     benches/peers.py wires        CPU time over TLS and HTTP/2, with new connections, with an access log and with tracing, and
                                   latency at a set pace (--cases tls,conn,log,…)
+    benches/peers.py load         latency in an open loop: at shares of each one's limit, beside a large transfer, with reloads
     benches/peers.py resumed      CPU time of a resumed TLS handshake, and of a full one
     benches/peers.py memory       resident memory by upstreams, routes and idle connections
     benches/peers.py all          all of these, one after another
@@ -34,6 +35,7 @@ import subprocess
 import tempfile
 import time
 
+import load as open_loop
 import wires as more
 from contenders import (
     ADMIN,
@@ -454,7 +456,7 @@ def loaded(bench, command):
 
 def reload(port):
     with socket.create_connection(("127.0.0.1", port), 120) as stream:
-        stream.sendall(b"POST /reload HTTP/1.1\r\nHost: bench\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        stream.sendall(b"POST /reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         answer = b""
         while part := stream.recv(65536):
             answer += part
@@ -549,6 +551,16 @@ def wires(bench):
     return more.wires(bench)
 
 
+def load(bench):
+    contenders = {name: make for name, make in bench.contenders().items() if name != "floor"}
+    os.sched_setaffinity(0, {1})
+    origin = bench.start_origin()
+    try:
+        return open_loop.measure(bench, contenders, lambda: reload(ADMIN))
+    finally:
+        stop(origin)
+
+
 def resumed(bench):
     return more.resumed(bench)
 
@@ -568,7 +580,7 @@ def every(bench):
     return rows
 
 
-MODES = {f.__name__: f for f in (times, wires, resumed, deep, prices, routes, workers, connects, start, memory)}
+MODES = {f.__name__: f for f in (times, wires, load, resumed, deep, prices, routes, workers, connects, start, memory)}
 MODES["all"] = every
 
 
