@@ -78,11 +78,12 @@ class Client:
     def close(self):
         self.wire.stream.close()
 
-    def ask(self, times, batch=1):
+    def ask(self, times, batch=1, body=b""):
         for _ in range(times // batch):
             requests = b""
             for _ in range(batch):
-                requests += frame(HEADERS, END_HEADERS | END_STREAM, self.stream, self.block)
+                requests += frame(HEADERS, END_HEADERS | (0 if body else END_STREAM), self.stream, self.block)
+                requests += frame(DATA, END_STREAM, self.stream, body) if body else b""
                 self.stream, self.block = self.stream + 2, NEXT
             self.wire.stream.sendall(requests)
             left = batch
